@@ -306,14 +306,10 @@ fn a_client_that_waits_to_be_asked_for_its_body_is_asked() -> Result<()> {
     origin.route("/plain", Answer::new(200).body("taken"));
     let proxy = start(Kind::Millpond, &origin)?;
     run(async {
-        let address = SocketAddr::from(([127, 0, 0, 1], proxy.port()));
-        let mut socket = TcpStream::connect(address).await?;
-        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        bytes.extend(frame(4, 0, 0, &[]));
+        let mut socket = begin(&proxy).await?;
         // POST, http, /plain, a; expect: 100-continue.
         let block = b"\x83\x86\x04\x06/plain\x01\x01a\x0f\x14\x0c100-continue";
-        bytes.extend(frame(1, 4, 1, block));
-        socket.write_all(&bytes).await?;
+        socket.write_all(&frame(1, 4, 1, block)).await?;
         let mut came = Vec::new();
         let has = |came: &[u8], text: &[u8]| came.windows(text.len()).any(|window| window == text);
         // HEADERS of the stream, which do not end it.
@@ -440,21 +436,26 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 /// A GET of `/few`, in HPACK without a table: `:method`, `:scheme`, `:path`, `:authority`.
 const GET_FEW: &[u8] = b"\x82\x86\x04\x04/few\x01\x01a";
 
+/// A connection of which the preface was sent.
+async fn begin(proxy: &Proxy) -> Result<TcpStream> {
+    let address = SocketAddr::from(([127, 0, 0, 1], proxy.port()));
+    let mut socket = TcpStream::connect(address).await?;
+    socket
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        .await?;
+    socket.write_all(&frame(4, 0, 0, &[])).await?;
+    Ok(socket)
+}
+
 /// Frames that each cost the sender little; sent until the server ends the connection.
 async fn flood(proxy: &Proxy, mut next: impl FnMut(u32) -> Vec<u8>) -> Result<u32> {
-    let address = SocketAddr::from(([127, 0, 0, 1], proxy.port()));
-    let socket = TcpStream::connect(address).await?;
-    let (mut reader, mut writer) = socket.into_split();
+    let (mut reader, mut writer) = begin(proxy).await?.into_split();
     let heard = tokio::spawn(async move {
         let mut all = Vec::new();
         // A reset behind what was said is an end, too.
         let _ = reader.read_to_end(&mut all).await;
         all
     });
-    writer
-        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-        .await?;
-    writer.write_all(&frame(4, 0, 0, &[])).await?;
     for round in 0..2_000_000 {
         if heard.is_finished() || writer.write_all(&next(round)).await.is_err() {
             break;
@@ -557,13 +558,10 @@ fn what_would_be_another_request_in_http1_reaches_no_origin() -> Result<()> {
     ];
     run(async {
         for (name, value) in cases {
-            let address = SocketAddr::from(([127, 0, 0, 1], proxy.port()));
-            let mut socket = TcpStream::connect(address).await?;
-            let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-            bytes.extend(frame(4, 0, 0, &[]));
+            let mut socket = begin(&proxy).await?;
             let mut block = b"\x82\x86\x84\x01\x01a".to_vec();
             block.extend(literal(name, value));
-            bytes.extend(frame(1, 5, 1, &block));
+            let mut bytes = frame(1, 5, 1, &block);
             // The answer to this comes behind all that the request leads to.
             bytes.extend(frame(6, 0, 0, b"SEE-THIS"));
             socket.write_all(&bytes).await?;

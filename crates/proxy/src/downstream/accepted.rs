@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use millpond_system::clock;
+use millpond_wire::http2::ALPN;
 use millpond_wire::http2::frame::PREFACE;
 
 use super::carrier::Carrier;
@@ -20,7 +21,6 @@ use super::http2;
 use super::proxy_protocol;
 use crate::route::listen::{Binding, Listen};
 use crate::stats::connections::Counted;
-use crate::tls::contexts::H2;
 use crate::worker::Member;
 
 /// The protocol in which requests come.
@@ -59,7 +59,7 @@ pub(super) async fn serve(carrier: Carrier, binding: Arc<Binding>, member: Membe
 /// bytes tell.
 fn agreed(connection: &Connection, listen: &Listen) -> Option<Protocol> {
     match connection.tls.get() {
-        Some(agreed) if *agreed.alpn == *H2 => Some(Protocol::Http2),
+        Some(agreed) if *agreed.alpn == *ALPN => Some(Protocol::Http2),
         // nginx: without a word in the handshake it is HTTP/1.
         Some(_) => Some(Protocol::Http1),
         None if listen.is_encrypted => Some(Protocol::Http1),

@@ -18,6 +18,8 @@ use millpond_tls::{
     ServerContext, ServerSettings, SessionCache, TicketKey, Tickets, Versions,
 };
 
+use millpond_wire::http2::ALPN;
+
 use super::commands::{self, Bounds};
 use super::files::{Files, Mistake, report};
 use super::named::NamedCertificates;
@@ -29,9 +31,6 @@ use crate::route::listen::{Binding, Listen};
 use crate::scope::build::Builder;
 use crate::settings::Server;
 use millpond_conf::Flags;
-
-/// The name of HTTP/2 in a handshake (RFC 9113 §3.2).
-pub const H2: &[u8] = b"h2";
 
 /// The directive with commands of OpenSSL's configuration.
 const COMMAND: &str = "ssl_conf_command";
@@ -327,7 +326,7 @@ fn agree(
         b"http/1.0".to_vec(),
         b"http/0.9".to_vec(),
     ];
-    settings.optional_alpn = Some(H2.to_vec());
+    settings.optional_alpn = Some(ALPN.to_vec());
     for command in &policy.commands {
         obey(command, settings)?;
     }

@@ -152,7 +152,7 @@ fn note_failed(req: &Request, (group, peer): (&Group, &Peer)) {
 }
 
 /// Bytes of a client's body that are put together to one chunk, about (arbitrary: two reads).
-const READY_MAX: usize = 32 * 1024;
+pub(super) const READY_MAX: usize = 32 * 1024;
 
 async fn fetch_with(
     req: &mut Request,

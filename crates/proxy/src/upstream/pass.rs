@@ -13,6 +13,7 @@ use millpond_conf::{Contexts, OffOr, Scope, Span, Statement, Template};
 use millpond_system::address::Address;
 use millpond_system::network;
 use millpond_wire::http1::Method;
+use millpond_wire::http2::ALPN;
 
 use super::answer::{self, Stored};
 use super::ask::Ask;
@@ -529,7 +530,7 @@ impl PassTarget {
         Ok(Some(Box::new(Encryption {
             origin: Arc::clone(origin),
             name: Arc::from(encryption::bare_name(&name)),
-            protocol: http2::is_spoken(&location.settings, self.protocol).then_some(http2::ALPN),
+            protocol: http2::is_spoken(&location.settings, self.protocol).then_some(ALPN),
             certificate,
         })))
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use millpond_cache::conformance::Conformance;
+use millpond_system::body::{FileRegion, FileSource, Piece};
 use millpond_wire::header::Known;
 use millpond_wire::http1::Method;
 
@@ -75,6 +76,21 @@ impl OutBody {
     /// True when it is known to be empty.
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
+    }
+
+    /// The body, if it is there and not empty.
+    pub fn whole(&self) -> Option<Piece> {
+        let whole = match self {
+            OutBody::None | OutBody::Client { .. } => return None,
+            OutBody::Memory(bytes) => Piece::Memory(bytes.clone()),
+            OutBody::File(file) => Piece::File(FileRegion {
+                file: FileSource::Plain(Arc::clone(&file.file)),
+                offset: 0,
+                len: file.len,
+            }),
+        };
+        // What is empty would never be sent.
+        Some(whole).filter(|whole| !whole.is_empty())
     }
 }
 

@@ -10,11 +10,10 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes, BytesMut};
-use millpond_system::body::{FileRegion, FileSource, Piece};
+use millpond_system::body::Piece;
 use millpond_system::socket::More;
 use millpond_system::transport::Transport;
 
@@ -72,22 +71,12 @@ impl Outgoing {
             received: 0,
             failed: None,
         };
-        let whole = match &prepared.body {
-            OutBody::None => None,
-            OutBody::Memory(bytes) => Some(Piece::Memory(bytes.clone())),
-            OutBody::File(file) => Some(Piece::File(FileRegion {
-                file: FileSource::Plain(Arc::clone(&file.file)),
-                offset: 0,
-                len: file.len,
-            })),
-            OutBody::Client { first, .. } => {
-                outgoing.from_client = true;
-                outgoing.push_body(first.clone(), Remains::More);
-                return outgoing;
-            }
-        };
-        // What is empty would never be sent.
-        match (prepared.framing, whole.filter(|it| !it.is_empty())) {
+        if let OutBody::Client { first, .. } = &prepared.body {
+            outgoing.from_client = true;
+            outgoing.push_body(first.clone(), Remains::More);
+            return outgoing;
+        }
+        match (prepared.framing, prepared.body.whole()) {
             (OutFraming::Stdin, Some(whole)) => outgoing.rest = Some(Box::new(whole)),
             (OutFraming::Stdin, None) => outgoing.push_record_head(0),
             (_, whole) => outgoing.queue.extend(whole),

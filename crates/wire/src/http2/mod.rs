@@ -35,6 +35,9 @@ pub mod scheduler;
 pub mod settings;
 pub(crate) mod stream;
 
+/// The name of the protocol in handshakes of TLS (RFC 9113 §3.2).
+pub const ALPN: &[u8] = b"h2";
+
 pub use code::{Code, Fault};
 pub use connection::{Config, Connection, End, Farewell, HeadWriter, RequestLine, Role};
 pub use event::{Event, Gone};

@@ -9,7 +9,8 @@
 //!    written.
 
 use std::collections::VecDeque;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
+use std::task::Poll;
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -19,6 +20,9 @@ const SPLICED: usize = 2048;
 /// Bytes of the first block (arbitrary: dozens of heads of answers), and of those behind one that
 /// was filled (a record of TLS).
 const BLOCKS: [usize; 2] = [4096, 16 * 1024];
+
+/// Pieces that are written at once.
+const SLICES: usize = 16;
 
 /// Bytes that there is room for when something is to be written (arbitrary: most heads fit).
 const ROOM: usize = 512;
@@ -102,6 +106,23 @@ impl Output {
             count += 1;
         }
         count
+    }
+
+    /// Has `send` write what is to be written first, and drops what it took.
+    ///
+    /// # Errors
+    /// Those of `send`; nothing is dropped then.
+    pub fn poll_write(
+        &mut self,
+        send: impl FnOnce(&[IoSlice<'_>]) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let count = self.slices(&mut slices);
+        let sent = send(slices.get(..count).unwrap_or_default());
+        if let Poll::Ready(Ok(count)) = &sent {
+            self.advance(*count);
+        }
+        sent
     }
 
     /// Takes the first piece, to be written by the caller.

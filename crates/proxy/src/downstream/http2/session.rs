@@ -17,7 +17,7 @@
 //! 2. An answer counts as sent when the transport has taken its last byte.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSlice};
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -49,8 +49,6 @@ use crate::worker::Member;
 
 /// Bytes that are written at once: some records of TLS.
 const WRITE: usize = 64 * 1024;
-/// Pieces that are written at once.
-const SLICES: usize = 16;
 /// Bytes asked of the transport while a body comes.
 const BODY_READ: usize = 64 * 1024;
 /// Rounds of reading and writing before other connections have their turn (arbitrary).
@@ -431,14 +429,8 @@ impl<'a> Session<'a> {
         if output.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        let mut slices = [IoSlice::new(&[]); SLICES];
-        let filled = output.slices(&mut slices);
-        let slices = slices.get(..filled).unwrap_or_default();
-        let sent = self.carrier.transport.poll_send(cx, slices, More::Nothing);
-        if let Poll::Ready(Ok(count)) = &sent {
-            output.advance(*count);
-        }
-        sent
+        let transport = &self.carrier.transport;
+        output.poll_write(|slices| transport.poll_send(cx, slices, More::Nothing))
     }
 
     fn note_written(&mut self, count: usize) {
@@ -473,7 +465,9 @@ impl<'a> Session<'a> {
             }
             self.heed_others();
             // What was said is to be written.
-            if let Err(gone) = self.write(cx) {
+            if self.http2.is_dirty.get()
+                && let Err(gone) = self.write(cx)
+            {
                 return Poll::Ready(self.break_off(&gone));
             }
             if self.is_over() {

@@ -28,9 +28,6 @@ use super::http::UpstreamVersion;
 use crate::protocol::Protocol;
 use crate::settings::location::LocationSettings;
 
-/// The name of HTTP/2 in handshakes of TLS (RFC 9113 §3.2).
-pub const ALPN: &[u8] = b"h2";
-
 /// True if a location speaks HTTP/2 to upstreams of a protocol.
 pub fn is_spoken(settings: &LocationSettings, protocol: Protocol) -> bool {
     match protocol {

@@ -4,7 +4,7 @@
 //! when somebody looks at the connection ([`hear`]), and can never be taken for an answer, since
 //! those have numbers.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::BytesMut;
@@ -28,8 +28,6 @@ const SENT_AT_ONCE: usize = 64 * 1024;
 const CHUNK_LEN: usize = 16 * 1024;
 /// Longest frame that is read: the default.
 const FRAME_LEN: u32 = 16 * 1024;
-/// Slices of one write.
-const SLICES: usize = 16;
 /// Reads of what an idle peer has said (arbitrary: more than an honest one says in a second).
 const LOOKS: usize = 4;
 
@@ -118,14 +116,11 @@ impl Session {
             if output.is_empty() {
                 return Poll::Ready(Ok(()));
             }
-            let mut slices = [IoSlice::new(&[]); SLICES];
-            let count = output.slices(&mut slices);
-            let slices = slices.get(..count).unwrap_or_default();
-            let sent = ready!(socket.poll_send(cx, slices, More::Nothing))?;
+            let written = output.poll_write(|slices| socket.poll_send(cx, slices, More::Nothing));
+            let sent = ready!(written)?;
             if sent == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            output.advance(sent);
             self.written += sent as u64;
         }
     }

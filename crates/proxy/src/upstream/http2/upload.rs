@@ -10,22 +10,19 @@
 
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use millpond_system::body::{FileRegion, FileSource, Piece};
+use millpond_system::body::Piece;
 use millpond_wire::http2::Connection as Engine;
 
+use super::super::exchange::READY_MAX;
 use super::super::request::OutBody;
 use crate::downstream::body::Remains;
 use crate::downstream::client::Client;
 use crate::failure::Failure;
 use crate::request::Request;
-
-/// Bytes of a client's body that are put together, about (arbitrary: two reads).
-const READY_MAX: usize = 32 * 1024;
 
 /// The part of a body that has not gone to the engine.
 pub(super) enum Upload {
@@ -67,28 +64,20 @@ pub enum Waits {
 impl Upload {
     /// The body of a request, whose head has gone to the engine.
     pub(super) fn new(req: &Request, body: &OutBody) -> Self {
-        let whole = match body {
-            _ if body.is_empty() => return Upload::Done,
-            OutBody::None => return Upload::Done,
-            OutBody::Memory(bytes) => Piece::Memory(bytes.clone()),
-            OutBody::File(file) => Piece::File(FileRegion {
-                file: FileSource::Plain(Arc::clone(&file.file)),
-                offset: 0,
-                len: file.len,
-            }),
-            OutBody::Client { first, .. } => {
+        match body {
+            OutBody::Client { first, .. } if !body.is_empty() => {
                 let policy = &req.location.settings.body;
-                return Upload::Client(FromClient {
+                Upload::Client(FromClient {
                     client: Rc::clone(&req.client),
                     timeout: policy.timeout,
                     max: policy.max_size.0,
                     received: 0,
                     next: None,
                     first: Some(first.clone()).filter(|first| !first.is_empty()),
-                });
+                })
             }
-        };
-        Upload::Whole(whole)
+            body => body.whole().map_or(Upload::Done, Upload::Whole),
+        }
     }
 
     /// True when all of the body has gone to the engine.
