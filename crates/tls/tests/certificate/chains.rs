@@ -322,33 +322,28 @@ fn revoked_certificates_are_refused_at_each_level() {
 
 #[test]
 fn lists_have_their_time() {
+    /// What OpenSSL 3.0.22 says where a chain has a second fault: it names that of the list last.
+    const EXPIRED_LIST: i32 = 12;
+    const NO_LIST: i32 = 3;
     let root = Make::root("root").make();
     let leaf = Make::new("leaf").by(&root).serial(4).make();
     let expired = Make::new("expired").by(&root).days(-5, -2).make();
     let stranger = Make::root("stranger").make();
-    for (list, chain, expected) in [
-        (root.revokes(&[], (-9, -2)), &leaf, "FAILED:CRL has expired"),
+    let [over, early, now] = [(-9, -2), (2, 9), (-1, 2)];
+    for (revoked, days, chain, expected, also) in [
+        (&[][..], over, &leaf, "CRL has expired", None),
+        (&[], early, &leaf, "CRL is not yet valid", None),
+        (&[4], over, &leaf, "certificate revoked", Some(EXPIRED_LIST)),
+        (&[1], now, &expired, "certificate has expired", None),
         (
-            root.revokes(&[], (2, 9)),
-            &leaf,
-            "FAILED:CRL is not yet valid",
-        ),
-        (
-            root.revokes(&[4], (-9, -2)),
-            &leaf,
-            "FAILED:certificate revoked",
-        ),
-        (
-            root.revokes(&[1], (-1, 2)),
-            &expired,
-            "FAILED:certificate has expired",
-        ),
-        (
-            root.revokes(&[], (-1, 2)),
+            &[],
+            now,
             &stranger,
-            "FAILED:self-signed certificate",
+            "self-signed certificate",
+            Some(NO_LIST),
         ),
     ] {
+        let list = root.revokes(revoked, days);
         let root_pem = root.pem();
         let chain = [chain];
         let question = Question {
@@ -358,11 +353,12 @@ fn lists_have_their_time() {
         let Verdict::Failed(fault) = judge(question) else {
             panic!("{expected}")
         };
-        assert_eq!(fault.code, last_error(question), "{expected}");
+        assert_eq!(fault.text, expected);
+        let theirs = last_error(question);
         assert!(
-            expected.ends_with(fault.text),
-            "{expected}, not {}",
-            fault.text
+            theirs == fault.code || Some(theirs) == also,
+            "{expected}: {} here, {theirs} there",
+            fault.code
         );
         assert!(verify(question).is_err());
     }
