@@ -2,7 +2,7 @@
 //! place, and reading a text twice gives the same.
 
 use millpond_conf::{Diagnostics, LoadOptions, ParseContext, Style, load_text};
-use millpond_proxy::directives;
+use millpond_server::directives;
 
 /// Reads a text as a configuration and builds it.
 pub fn run(data: &[u8]) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use millpond_conf::{LoadOptions, ParseContext, Part, Span, Template, load_text};
-use millpond_proxy::directives;
+use millpond_server::directives;
 use millpond_proxy::request::Request;
 use millpond_proxy::route::target;
 use millpond_proxy::settings::Conf;

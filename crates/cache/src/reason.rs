@@ -15,7 +15,7 @@ use millpond_store::NotStored;
 
 use crate::step::NotKept;
 
-/// Why, besides what [`Forward`] says.
+/// The reason, besides what [`Forward`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The stored answer was fresh.

@@ -29,7 +29,7 @@ const FILLS_MAX: usize = 100;
 /// An answer that was not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotStoredNote {
-    /// Why.
+    /// The reason.
     pub account: Account,
     /// Status of the answer.
     pub status: u16,

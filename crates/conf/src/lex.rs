@@ -51,7 +51,7 @@ pub enum Token {
     Stop,
 }
 
-/// Why a word did not end.
+/// The reason why a word did not end.
 enum Unfinished {
     EndOfText,
     TooLong,

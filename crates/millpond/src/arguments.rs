@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use millpond_proxy::reload::ConfSource;
+use millpond_server::source::ConfSource;
 use millpond_system::log::error::{ErrorLog, Level};
 use millpond_system::log::file::LogFile;
 

@@ -1,14 +1,14 @@
 //! `--root-helper`: the process that stays root when the server becomes its `user`.
 //!
 //! The server starts it with the same arguments; what it does stands in
-//! `millpond_proxy::root_process`. Signals are for the server: those that reach a whole group of
+//! `millpond_server::root_process`. Signals are for the server: those that reach a whole group of
 //! processes, from a terminal or a service manager, are caught here and mean nothing.
 
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use millpond_proxy::root_process::{self, Duty};
+use millpond_server::root_process::{self, Duty};
 use millpond_system::heritage::Program;
 use millpond_system::root_helper::Owner;
 use millpond_system::shutdown::Signals;

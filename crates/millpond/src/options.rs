@@ -6,7 +6,7 @@
 
 use std::process::ExitCode;
 
-use millpond_proxy::reload::ConfSource;
+use millpond_server::source::ConfSource;
 
 use crate::check;
 

@@ -1,7 +1,7 @@
 //! `-s`: signals to the process that a pid file names.
 //!
 //! To send a signal, the configuration is read, because it says where the file is. Who writes the
-//! file is `millpond_proxy::pid`.
+//! file is `millpond_server::pid`.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -12,10 +12,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use millpond_proxy::control::Wanted;
-use millpond_proxy::control::api::{Ask, Verb};
-use millpond_proxy::control::query::Parameters;
-use millpond_proxy::control::reload::{ReloadReport, SEGMENT};
+use millpond_server::control::Wanted;
+use millpond_server::control::api::{Ask, Verb};
+use millpond_server::control::query::Parameters;
+use millpond_server::control::reload::{ReloadReport, SEGMENT};
 
 use crate::arguments::Arguments;
 use crate::cache::client;

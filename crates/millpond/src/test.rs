@@ -3,7 +3,7 @@
 //! A test reads the configuration, opens its logs, looks for the user of the process and for the
 //! folders that a start would make, and tries to bind its addresses; an address that is in use is
 //! no fault, because the running process has it. It fails where a start would. A test also warns of
-//! what a configuration says and seldom means (`millpond_proxy::lint`).
+//! what a configuration says and seldom means (`millpond_server::lint`).
 
 use std::io::Write;
 use std::path::Path;
@@ -12,9 +12,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use millpond_conf::source::Sources;
 use millpond_conf::{Diagnostics, Severity};
-use millpond_proxy::reload::Reading;
-use millpond_proxy::server::Server;
 use millpond_proxy::settings::Conf;
+use millpond_server::server::Server;
+use millpond_server::source::Reading;
 use millpond_system::log::error::{self, Level};
 use millpond_system::log::file;
 

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use millpond_proxy::directives;
+use millpond_server::directives;
 
 use crate::arguments::{Arguments, CONF_PATH, ERROR_LOG, PREFIX};
 
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn every_module_is_known_by_a_directive_of_nginx() {
-        let names = include_str!("../../proxy/src/directives/nginx-directives.txt");
+        let names = include_str!("../../server/src/directives/nginx-directives.txt");
         for (name, _, directive) in MODULES {
             assert!(
                 names.lines().any(|line| line == *directive),

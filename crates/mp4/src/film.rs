@@ -36,7 +36,7 @@ pub struct Part {
     pub data: Range<u64>,
 }
 
-/// Why a film cannot be cut.
+/// The reason why a film cannot be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error<E> {
     /// The file is no film that can be read.

@@ -25,7 +25,7 @@ mod track;
 
 pub use film::{Error, Film, Part, cut};
 
-/// Why a film cannot be cut. The text is what the error log says.
+/// The reason why a film cannot be cut. The text is what the error log says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The file ends inside an atom.

@@ -18,7 +18,7 @@ use super::atom::{self, put, u32_at, u64_at, write, write_data};
 use super::table::{self, ChunkEdges, Chunks, Rows};
 use super::{Begin, Fault, Wish};
 
-/// Why a track is not in the part.
+/// The reason why a track is not in the part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// The track ends before the part begins.

@@ -14,16 +14,16 @@ pub const CLOSE_WITHOUT_ANSWER: u16 = 444;
 /// Status that is logged of a request whose client has left before it was answered.
 pub const CLIENT_LEFT: u16 = 499;
 
-/// Why a client cannot be served further.
+/// The reason why a client cannot be served further.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientGone {
-    /// It was silent for too long.
+    /// Silence for too long.
     #[error("client timed out")]
     TimedOut,
     /// Its connection was closed to make room for another.
     #[error("connection closed to make room for others")]
     Displaced,
-    /// It closed the connection before the end of its request.
+    /// An end of the connection before the end of its request.
     #[error("client prematurely closed connection")]
     Closed,
     /// The socket failed.
@@ -31,7 +31,7 @@ pub enum ClientGone {
     Io(io::Error),
 }
 
-/// Why a request was not answered by its handler.
+/// The reason why a request was not answered by its handler.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The handler chose a status (`return 404`, access denied, no such file).

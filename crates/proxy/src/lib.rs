@@ -6,35 +6,27 @@
 //!                                        └──► upstream (pass, cache)
 //! ```
 //!
-//! `phase.rs` is the map of a request; `directives/` builds the configuration it runs on.
+//! `phase.rs` is the map of a request. The tables of directives, and what runs all this as a
+//! process, stand in the crate above.
 
 pub mod cache;
 pub mod conditional;
-pub mod control;
 pub mod descriptors;
-pub mod directives;
 pub mod downstream;
-pub mod explain;
 pub mod failure;
 pub mod filter;
 pub mod handler;
-pub mod lint;
 pub mod log;
 pub mod map;
-pub mod metrics;
 pub mod phase;
-pub mod pid;
 pub mod protocol;
 pub mod provenance;
-pub mod reload;
 pub mod request;
 pub mod respond;
 pub mod response;
 pub mod rewrite;
-pub mod root_process;
 pub mod route;
 pub mod scope;
-pub mod server;
 pub mod settings;
 pub mod stats;
 pub mod subrequest;

@@ -4,7 +4,7 @@
 //! addresses of its peers in the error log. It is plain data: the settings that a location has for
 //! each protocol are in `upstream/pass_settings.rs`, the requests in a file each beside it.
 
-/// How an upstream is spoken to.
+/// The way in which an upstream is spoken to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP: `proxy_pass`.
@@ -33,7 +33,7 @@ impl Protocol {
         Protocol::Grpc,
     ];
 
-    /// What its directives begin with, without the underscore.
+    /// The begin of its directives' names, without the underscore.
     pub fn prefix(self) -> &'static str {
         match self {
             Protocol::Http => "proxy",

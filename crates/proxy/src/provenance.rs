@@ -29,18 +29,18 @@ use millpond_wire::header::Fields;
 /// a socket.
 const RECENT_MAX: usize = 64;
 
-/// Where bytes come from.
+/// The place where bytes come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
     /// This server.
     Own,
-    /// What was stored.
+    /// A stored answer.
     Cache,
     /// An upstream.
     Origin,
 }
 
-/// Where the body of an answer comes from.
+/// The place where the body of an answer comes from.
 #[derive(Clone, Debug)]
 pub enum Provenance {
     /// One place.
@@ -55,7 +55,7 @@ impl Default for Provenance {
     }
 }
 
-/// Whose the bytes are that a client got.
+/// Shares of the bytes that a client got, by where they come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
     /// The cache's.

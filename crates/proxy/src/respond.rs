@@ -37,7 +37,7 @@ use crate::stats::times::Timed;
 use millpond_wire::header::{Fields, Known, KnownSet};
 use millpond_wire::http1::Version;
 
-/// How far an answer came without waiting.
+/// The point up to which an answer came without waiting.
 pub enum Begun {
     /// To its end; an error means that the connection must be closed.
     Ended(Result<(), SendError>),

@@ -135,7 +135,7 @@ pub struct Response {
     pub expects_trailers: bool,
     /// Note of how much of the body waits for the client, if its source wants to know.
     pub backlog: Option<Backlog>,
-    /// What goes on after the head of a 101.
+    /// The tunnel that goes on after the head of a 101.
     pub tunnel: Option<Tunnel>,
     /// True when the head waits for the begin of the body, whose parts may fail the whole.
     pub waits_for_body: bool,

@@ -46,7 +46,7 @@ pub const STATUSES: [&str; 8] = [
 ];
 
 /// Statuses whose body came from the cache, without waiting for the origin to send one.
-pub(crate) const FROM_CACHE: [&str; 4] = ["HIT", "STALE", "UPDATING", "REVALIDATED"];
+pub const FROM_CACHE: [&str; 4] = ["HIT", "STALE", "UPDATING", "REVALIDATED"];
 
 /// The place of a status among [`STATUSES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

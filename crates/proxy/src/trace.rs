@@ -18,7 +18,7 @@ use millpond_wire::spare::Spares;
 use crate::protocol::Protocol;
 use crate::stats::table::Number;
 
-/// Why an upstream is asked.
+/// The reason why an upstream is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Why {
     /// For a client alone: nothing is stored.
@@ -78,7 +78,7 @@ pub struct Attempt {
     pub protocol: Protocol,
     /// True if what it is told is encrypted.
     pub is_encrypted: bool,
-    /// Why it was asked.
+    /// The reason why it was asked.
     pub why: Why,
     /// The head that it was sent, if it speaks HTTP.
     pub head: Bytes,

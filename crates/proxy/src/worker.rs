@@ -8,6 +8,8 @@
 //! 1. A connection belongs to one generation for life.
 //! 2. A closing generation accepts nothing and keeps no connection alive after its current request.
 
+pub mod guests;
+
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::rc::{self, Rc};
@@ -25,8 +27,6 @@ use crate::cache::site::{self, SiteNumbers};
 use crate::cache::zones::Registry;
 use crate::descriptors;
 use crate::downstream::connection::Connection;
-use crate::handler::dashboard::feed::Feed;
-use crate::handler::dashboard::history::History;
 use crate::handler::hash_places::HashPlaces;
 use crate::handler::open_file::OpenFiles;
 use crate::settings::Conf;
@@ -46,6 +46,7 @@ use crate::stats::times::Times;
 use crate::upstream::keepalive::IdlePeers;
 use crate::upstream::receive_buffer::ReceiveBuffers;
 use crate::upstream::request::HeadBlock;
+use guests::Guests;
 
 /// The state that all workers of the process share.
 #[derive(Debug, Default)]
@@ -86,10 +87,8 @@ pub struct Shared {
     pub places: Places,
     /// The URLs that were asked for and were not there.
     pub missing: MissingUrls,
-    /// The feed of dashboards.
-    pub feed: Feed,
-    /// The numbers of the last minutes that dashboards begin with.
-    pub history: History,
+    /// State of the crates above.
+    pub guests: Guests,
 }
 
 impl Shared {

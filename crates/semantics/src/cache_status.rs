@@ -22,7 +22,7 @@ use sfv::{
 /// of this field should fit any reader's limits).
 pub const TEXT_MAX: usize = 1024;
 
-/// Why a request went on towards the origin (§2.2).
+/// The reason why a request went on towards the origin (§2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forward {
     /// The cache was configured to not handle it.
@@ -67,7 +67,7 @@ pub enum Handling {
     Hit,
     /// The answer came by asking.
     Forwarded {
-        /// Why (§2.2).
+        /// The reason (§2.2).
         why: Forward,
         /// The status of the answer that came (§2.3).
         status: Option<u16>,

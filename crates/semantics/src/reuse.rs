@@ -55,7 +55,7 @@ pub struct Asked {
     pub configured: Option<u64>,
 }
 
-/// Why a response is not stored.
+/// The reason why a response is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The status is not final, or means something only with an entry that is not there.

@@ -69,7 +69,7 @@ pub enum Forbidding {
     NoTime,
 }
 
-/// Why a response may not be stored.
+/// The reason why a response may not be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The upstream forbids to store the response in Cache-Control, by this word.

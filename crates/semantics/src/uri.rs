@@ -14,7 +14,7 @@ pub use escape::{
 };
 pub use normalize::{MergeSlashes, SafeUri, normalize, safe_uri};
 
-/// Why a URI is refused.
+/// The reason why a URI is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UriError {
     /// The URI is empty.

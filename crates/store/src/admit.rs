@@ -55,7 +55,8 @@ const NARROW_WINDOW: u64 = 2 * EXTENT;
 /// up.
 const MAX_ATTEMPTS: usize = 8;
 
-/// Why something is not in the store. Not an error: the caller goes on without the store.
+/// The reason why something is not in the store. Not an error: the caller goes on without the
+/// store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotStored {
     /// No segment can be evicted: all that are left hold running fills or are being read.

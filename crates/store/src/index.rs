@@ -179,7 +179,7 @@ enum Glance {
     Unloaded,
     /// The entry's record is on the disk.
     Stored(Slot),
-    /// Whoever has the lock knows.
+    /// Known to nobody without the lock.
     Unsure,
 }
 

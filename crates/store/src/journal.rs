@@ -57,7 +57,7 @@ const SHARE: u64 = 16;
 /// freed space late, and a small segment may be less than it needs.
 const MAX_EVICTED: u32 = 8;
 
-/// Why something was not noted.
+/// The reason why something was not noted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {

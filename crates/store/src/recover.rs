@@ -69,7 +69,7 @@ const WORTH_CONTINUING: u32 = 1024;
 /// file system is.
 const FEW_SEGMENTS: usize = 256;
 
-/// Why a zone could not be opened.
+/// The reason why a zone could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Another zone has the directory.

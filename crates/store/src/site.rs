@@ -114,7 +114,7 @@ impl Account {
     }
 }
 
-/// Why an entry leaves the index.
+/// The reason why an entry leaves the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
     /// The entry was evicted for space.

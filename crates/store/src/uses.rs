@@ -79,7 +79,7 @@ enum Which {
     All,
 }
 
-/// Why not all was written.
+/// The reason why not all was written.
 enum Stopped {
     /// The uses did not fit.
     Full,

@@ -67,7 +67,7 @@ pub enum Piece {
     File(FileRegion),
 }
 
-/// Why a body ended before its end.
+/// The reason why a body ended before its end.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BodyError {
     /// The upstream closed its connection, or broke framing, before the end.

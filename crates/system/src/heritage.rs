@@ -23,10 +23,10 @@ pub const CHANNEL: &str = "MILLPOND_UPGRADE";
 /// The variable that names the descriptor of the control socket.
 pub const CONTROL: &str = "MILLPOND_CONTROL";
 
-/// How the program is started again.
+/// The way in which the program is started again.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
@@ -34,7 +34,7 @@ pub struct Program {
     pub folder: Option<PathBuf>,
 }
 
-/// What the new process gets from the old one.
+/// Things that the new process gets from the old one.
 #[derive(Debug)]
 pub struct Heritage {
     /// The listening sockets.

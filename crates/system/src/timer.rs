@@ -25,7 +25,7 @@ use crate::clock::{self, Instant};
 /// The timer of one connection.
 pub struct Timer {
     sleep: RefCell<Option<Pin<Box<Sleep>>>>,
-    /// When it fires, if it was last set by [`Timer::poll_idle`].
+    /// The time at which it fires, if it was last set by [`Timer::poll_idle`].
     armed: Cell<Option<Instant>>,
 }
 

@@ -44,14 +44,14 @@ const DISKS: &[&str] = &[
     "crates/proxy/src/handler/",
     "crates/system/src/log/",
     "crates/proxy/src/downstream/listener.rs",
-    "crates/proxy/src/pid.rs",
+    "crates/server/src/pid.rs",
     // Certificates and keys, while a configuration is read.
     "crates/proxy/src/tls/objects.rs",
     // Logs, sockets and counters in folders of root's.
     "crates/system/src/root_helper/",
-    "crates/proxy/src/root_process.rs",
+    "crates/server/src/root_process.rs",
     // The mode of a socket, and its end.
-    "crates/proxy/src/control/socket.rs",
+    "crates/server/src/control/socket.rs",
     // Bodies that are sent from files.
     "crates/system/src/body.rs",
     "crates/proxy/src/downstream/body.rs",
@@ -60,7 +60,7 @@ const DISKS: &[&str] = &[
     // A file that describes sites.
     "crates/proxy/src/stats/site_info.rs",
     // What the kernel tells of the process.
-    "crates/proxy/src/metrics/process.rs",
+    "crates/server/src/metrics/process.rs",
     // Request bodies that do not fit into memory, and answers that are kept as files.
     "crates/system/src/temp_file.rs",
     // The folder above a zone's, before the store opens it.
@@ -143,7 +143,7 @@ const PLACES: &[Word] = &[
         // Takes descriptors that another process left open.
         places: &[
             "crates/system/src/socket.rs",
-            "crates/proxy/src/server/inherited.rs",
+            "crates/server/src/sockets/inherited.rs",
         ],
         instead: "use what rustix or std offer",
     },

@@ -151,7 +151,7 @@ pub enum Source {
     Run(Arc<Run>),
     /// A tail that has the byte.
     Tail(Arc<Filling>),
-    /// Whoever asked: the run is in the list, and must be driven.
+    /// A run that the caller drives: it is in the list, and must be driven.
     Claimed(Arc<Run>),
 }
 

@@ -194,7 +194,7 @@ struct Arriving {
     filling: Arc<Filling>,
     writer: Option<Writer>,
     tail: Option<Arc<Tail>>,
-    /// Why there is no writer, if the store is why.
+    /// The reason why there is no writer, if the store is why.
     refused: Option<Reason>,
 }
 
@@ -202,7 +202,7 @@ struct Arriving {
 #[derive(Default)]
 struct Fate {
     are_stored: bool,
-    /// Why some were not.
+    /// The reason why some were not.
     refused: Option<Reason>,
 }
 

@@ -76,7 +76,7 @@ use read::Read;
 /// joined, and the request is passed on by itself (arbitrary).
 const STEPS_MAX: usize = 16;
 
-/// Why the body of an answer ended before its end.
+/// The reason why the body of an answer ended before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchEnd {
     /// The origin closed or broke its answer.
@@ -152,9 +152,9 @@ pub struct Outcome {
 /// Number of clients that got an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clients {
-    /// So many clients besides the one that the answer was asked for.
+    /// Number of clients besides the one that the answer was asked for.
     Besides(u32),
-    /// So many clients in all.
+    /// Number of clients in all.
     InAll(u32),
 }
 

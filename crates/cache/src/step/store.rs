@@ -21,7 +21,7 @@ use crate::reason::Reason;
 use crate::targeted::EachField;
 use crate::variant::{RequestFields, VariantKey};
 
-/// Why an answer is not stored.
+/// The reason why an answer is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeptOut {
     /// The answer is not one to store.
@@ -133,7 +133,7 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Why an answer is not kept, whatever `proxy_no_cache` says.
+/// The reason why an answer is not kept, whatever `proxy_no_cache` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotKept {
     /// The answer is not final.

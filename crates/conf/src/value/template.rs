@@ -40,7 +40,7 @@ pub struct Template {
     pub source: Arc<str>,
 }
 
-/// Why a text is no template; in nginx's words.
+/// The reason why a text is no template; in nginx's words.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum TemplateError {
     /// No name follows a `$`.

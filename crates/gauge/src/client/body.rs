@@ -11,9 +11,9 @@ const LINE_MAX: usize = 4096;
 /// Progress in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// So many bytes are left.
+    /// Number of bytes that are left.
     Left(u64),
-    /// So many bytes of a chunk are left.
+    /// Number of bytes that are left of a chunk.
     Chunk(u64),
     /// A line with the length of a chunk comes.
     ChunkLine,
@@ -21,7 +21,7 @@ enum State {
     ChunkEnd,
     /// Lines behind the last chunk come.
     Trailer,
-    /// Whatever comes is body.
+    /// All that comes is body.
     Close,
     /// The body is over.
     Over,
@@ -36,7 +36,7 @@ pub(super) struct Body {
 /// Next step of reading a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// So many bytes of body stand at the beginning of the buffer.
+    /// Number of bytes of body at the beginning of the buffer.
     Bytes(usize),
     /// More must be read.
     Read,

@@ -19,7 +19,7 @@ pub fn time(micros: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// So many bytes, in three digits and powers of 1024.
+/// A number of bytes, in three digits and powers of 1024.
 pub fn bytes(count: f64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = count;

@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::{Buf, Bytes, BytesMut};
-use millpond_proxy::control::Wanted;
-use millpond_proxy::control::api::{Ask, Body, Lines, Verb};
-use millpond_proxy::control::query::Parameters;
-use millpond_proxy::control::report::{Line, ProblemReport, ServerReport};
-use millpond_proxy::control::rest::{Purpose, Rest, RestError, ZonePath};
-use millpond_proxy::reload::ConfSource;
-use millpond_proxy::reload::salvage::salvage;
 use millpond_proxy::settings::Conf;
+use millpond_server::control::Wanted;
+use millpond_server::control::api::{Ask, Body, Lines, Verb};
+use millpond_server::control::query::Parameters;
+use millpond_server::control::report::{Line, ProblemReport, ServerReport};
+use millpond_server::control::rest::{Purpose, Rest, RestError, ZonePath};
+use millpond_server::source::ConfSource;
+use millpond_server::source::salvage::salvage;
 use serde::de::DeserializeOwned;
 
 use super::client;
@@ -42,7 +42,7 @@ pub(super) struct Site {
     pub(super) server: Option<ServerReport>,
 }
 
-/// Why a request has no answer that can be used.
+/// The reason why a request has no answer that can be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refusal {
     /// The zone has no such entry.
@@ -116,7 +116,7 @@ impl Site {
         }
     }
 
-    /// Whoever answers for a zone.
+    /// The one who answers for a zone.
     pub(super) fn access(&self, zone: &ZonePath, purpose: Purpose) -> Result<Access> {
         let path = zone.path.display().to_string();
         let theirs = self.server.iter().flat_map(|server| &server.zones);
@@ -203,7 +203,7 @@ fn socket_of(conf: &Conf, source: &ConfSource) -> Option<PathBuf> {
     })
 }
 
-/// Whoever answers for a zone.
+/// The one who answers for a zone.
 pub(super) struct Access {
     /// The zone's name there.
     name: String,

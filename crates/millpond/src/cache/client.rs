@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use bytes::{Bytes, BytesMut};
-use millpond_proxy::control::api::{Ask, Verb};
-use millpond_proxy::control::query;
+use millpond_server::control::api::{Ask, Verb};
+use millpond_server::control::query;
 use millpond_wire::http1::Method;
 use millpond_wire::http1::chunked::{ChunkEvent, ChunkedDecoder, Strictness, TrailerLimits};
 use millpond_wire::http1::response::{Framing, Progress, ResponseHead, ResponseParser};

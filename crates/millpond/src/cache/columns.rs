@@ -5,7 +5,7 @@
 //! all stay in place; elsewhere what is longer than its column pushes the rest to the right, and
 //! nothing is cut ([`Fit::Whole`]). Numbers are never cut.
 
-use millpond_proxy::control::report::EntryReport;
+use millpond_server::control::report::EntryReport;
 
 use super::figures::{plain, size, time};
 
@@ -182,7 +182,7 @@ fn cut(text: String, most: usize) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use millpond_proxy::control::report::SlicesReport;
+    use millpond_server::control::report::SlicesReport;
 
     use super::*;
 

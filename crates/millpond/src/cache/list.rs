@@ -8,10 +8,10 @@ use std::ops::ControlFlow;
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
-use millpond_proxy::control::api::Verb;
-use millpond_proxy::control::query::Parameters;
-use millpond_proxy::control::report::{EntryReport, Line};
-use millpond_proxy::control::rest::{Purpose, ZonePath};
+use millpond_server::control::api::Verb;
+use millpond_server::control::query::Parameters;
+use millpond_server::control::report::{EntryReport, Line};
+use millpond_server::control::rest::{Purpose, ZonePath};
 use millpond_system::clock;
 
 use super::Outcome;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use millpond_conf::value::{parse_duration, parse_offset};
-use millpond_proxy::control::query::Parameters;
+use millpond_server::control::query::Parameters;
 
 use super::columns::{self, Column};
 use crate::options::{OfProcess, OptionError};

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use millpond_proxy::control::report::ProgressReport;
+use millpond_server::control::report::ProgressReport;
 use millpond_system::clock::{self, Instant};
 
 use super::figures;

@@ -5,10 +5,10 @@
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
-use millpond_proxy::control::api::Verb;
-use millpond_proxy::control::query::Parameters;
-use millpond_proxy::control::report::PurgeReport;
-use millpond_proxy::control::rest::{Purpose, ZonePath};
+use millpond_server::control::api::Verb;
+use millpond_server::control::query::Parameters;
+use millpond_server::control::report::PurgeReport;
+use millpond_server::control::rest::{Purpose, ZonePath};
 
 use super::Outcome;
 use super::access::{Refusal, Site};

@@ -5,8 +5,8 @@
 //! with `--site` one. What they counted is counted under `*` from then on.
 
 use anyhow::Result;
-use millpond_proxy::control::api::Verb;
-use millpond_proxy::control::report::ResetReport;
+use millpond_server::control::api::Verb;
+use millpond_server::control::report::ResetReport;
 
 use super::Outcome;
 use super::access::{Refusal, Site};

@@ -5,9 +5,9 @@
 
 use anyhow::Result;
 use bytes::Bytes;
-use millpond_proxy::control::api::Verb;
-use millpond_proxy::control::report::{DetailReport, EntriesReport, EntryReport};
-use millpond_proxy::control::rest::{Purpose, ZonePath};
+use millpond_server::control::api::Verb;
+use millpond_server::control::report::{DetailReport, EntriesReport, EntryReport};
+use millpond_server::control::rest::{Purpose, ZonePath};
 use millpond_system::clock;
 
 use super::Outcome;

@@ -4,10 +4,10 @@
 //! million. What a purge is about counts until it is swept.
 
 use anyhow::Result;
-use millpond_proxy::control::api::Verb;
-use millpond_proxy::control::holdings::{HeldReport, HoldingsReport};
-use millpond_proxy::control::query::Parameters;
-use millpond_proxy::control::rest::Purpose;
+use millpond_server::control::api::Verb;
+use millpond_server::control::holdings::{HeldReport, HoldingsReport};
+use millpond_server::control::query::Parameters;
+use millpond_server::control::rest::Purpose;
 use serde::Serialize;
 
 use super::Outcome;

@@ -4,10 +4,10 @@
 //! the process opens the zone.
 
 use anyhow::Result;
-use millpond_proxy::control::api::Verb;
-use millpond_proxy::control::query::Parameters;
-use millpond_proxy::control::report::{DiskReport, ServerReport, ZoneReport};
-use millpond_proxy::control::rest::Purpose;
+use millpond_server::control::api::Verb;
+use millpond_server::control::query::Parameters;
+use millpond_server::control::report::{DiskReport, ServerReport, ZoneReport};
+use millpond_server::control::rest::Purpose;
 
 use super::Outcome;
 use super::access::{Refusal, Site};

@@ -1,11 +1,11 @@
 //! Meaning of a URL on the command line: the key that a request for it is looked up by.
 //!
-//! It is asked of `millpond_proxy::explain`, so the key is made by the code that serves requests. A
-//! request with other fields may have another key: then the key itself has to be given.
+//! It is asked of `millpond_server::explain`, so the key is made by the code that serves requests.
+//! A request with other fields may have another key: then the key itself has to be given.
 
 use anyhow::{Result, anyhow};
 use bytes::Bytes;
-use millpond_proxy::explain::{self, End};
+use millpond_server::explain::{self, End};
 
 use super::access::Site;
 use crate::explain::request;

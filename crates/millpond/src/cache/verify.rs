@@ -7,9 +7,9 @@ use std::ops::ControlFlow;
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
-use millpond_proxy::control::api::Verb;
-use millpond_proxy::control::report::{DamageReport, EndReport, Line};
-use millpond_proxy::control::rest::{Purpose, ZonePath};
+use millpond_server::control::api::Verb;
+use millpond_server::control::report::{DamageReport, EndReport, Line};
+use millpond_server::control::rest::{Purpose, ZonePath};
 
 use super::Outcome;
 use super::access::Site;

@@ -5,9 +5,9 @@
 //! are told apart and keys may be made, `--method` the method, by which caching is decided, too.
 
 use anyhow::Result;
-use millpond_proxy::control::api::Verb;
-use millpond_proxy::control::report::EntryReport;
-use millpond_proxy::control::why::{FillReport, WhyCacheReport, WhyReport};
+use millpond_server::control::api::Verb;
+use millpond_server::control::report::EntryReport;
+use millpond_server::control::why::{FillReport, WhyCacheReport, WhyReport};
 use millpond_system::clock;
 
 use super::Outcome;

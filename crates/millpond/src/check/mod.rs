@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use millpond_proxy::reload::ConfSource;
-use millpond_proxy::reload::salvage::salvage;
+use millpond_server::source::ConfSource;
+use millpond_server::source::salvage::salvage;
 use millpond_system::log::error::{ErrorLog, Level};
 use millpond_system::log::file::LogFile;
 

@@ -14,10 +14,10 @@ use millpond_conf::code::{self, Code};
 use millpond_conf::source::{Sources, Span};
 use millpond_conf::tree::Statement;
 use millpond_conf::{Diagnostic, Diagnostics, Severity};
-use millpond_proxy::lint;
-use millpond_proxy::reload::salvage::Salvage;
 use millpond_proxy::scope::code::UNRESOLVED_HOST;
 use millpond_proxy::tls::check;
+use millpond_server::lint;
+use millpond_server::source::salvage::Salvage;
 use millpond_system::clock;
 
 /// Place of a finding.

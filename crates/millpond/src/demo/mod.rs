@@ -29,11 +29,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use millpond_proxy::server::Server;
+use http::Stop;
+use millpond_server::server::Server;
 
 use crate::arguments::Arguments;
 use crate::options::OptionError;
-use http::Stop;
 use origin::Origin;
 use page::Page;
 use stats::Ledger;

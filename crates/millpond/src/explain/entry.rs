@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 
 use millpond_conf::code::{Code, PREFIX};
 use millpond_conf::suggest;
-use millpond_proxy::directives::codes as code;
-use millpond_proxy::directives::manual::{self, Entry, OWN_MODULE, Standing};
+use millpond_server::directives::codes as code;
+use millpond_server::directives::manual::{self, Entry, OWN_MODULE, Standing};
 
 use super::status::{self, Status};
 use crate::terminal::{Paint, Role, wrapped};

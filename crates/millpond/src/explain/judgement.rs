@@ -4,8 +4,7 @@
 //! first without which the verdict differs is the one.
 
 use millpond_semantics::reuse;
-
-use millpond_proxy::explain::{Caching, Kept, NotKept};
+use millpond_server::explain::{Caching, Kept, NotKept};
 
 /// The fields that say how long, the strongest first; between them stand those that the
 /// configuration names.

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use millpond_proxy::directives::manual::{self, Entry, OWN_MODULE, Standing};
-use millpond_proxy::metrics::{Metric, Names};
+use millpond_server::directives::manual::{self, Entry, OWN_MODULE, Standing};
+use millpond_server::metrics::{Metric, Names};
 
 /// The text of a document.
 pub(super) fn document(name: &str) -> Option<String> {
@@ -229,7 +229,7 @@ fn push_rest(out: &mut String, entries: &[&Entry]) {
     }
 }
 
-/// Why an entry does not work, if it is of one kind.
+/// The reason why an entry does not work, if it is of one kind.
 type Reason = fn(&Entry) -> Option<&'static str>;
 
 fn idleness(entry: &Entry) -> Option<&'static str> {

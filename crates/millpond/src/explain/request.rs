@@ -1,7 +1,7 @@
 //! `millpond explain -c FILE URL`: which server and location take a request, what is in force
 //! there, and what the cache makes of it.
 //!
-//! The deciding is done by `millpond_proxy::explain`, which runs the code that serves requests.
+//! The deciding is done by `millpond_server::explain`, which runs the code that serves requests.
 //! This file asks, and writes the answer. What is wrong in the configuration is left out, as for
 //! `millpond check`, and said.
 
@@ -12,9 +12,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use millpond_conf::Contexts;
 use millpond_conf::source::{Sources, Span};
 use millpond_conf::tree::Statement;
-use millpond_proxy::directives::all_directives;
-use millpond_proxy::explain::{self, Caching, End, Explanation, Passed, Question};
-use millpond_proxy::reload::salvage::{Salvage, salvage};
+use millpond_server::directives::all_directives;
+use millpond_server::explain::{self, Caching, End, Explanation, Passed, Question};
+use millpond_server::source::salvage::{Salvage, salvage};
 use millpond_system::clock;
 
 use super::judgement;

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use millpond_proxy::control::api::{Ask, Verb};
-use millpond_proxy::control::query::Parameters;
+use millpond_server::control::api::{Ask, Verb};
+use millpond_server::control::query::Parameters;
 use serde::de::DeserializeOwned;
 
 use super::options::Options;

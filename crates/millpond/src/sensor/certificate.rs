@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use millpond_conf::tree::Statement;
-use millpond_proxy::reload::salvage::salvage;
+use millpond_server::source::salvage::salvage;
 use millpond_system::clock;
 use millpond_tls::certificate::facts::Certificate;
 use millpond_tls::certificate::load;

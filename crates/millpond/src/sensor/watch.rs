@@ -5,9 +5,9 @@
 //! the start of the process, without it.
 
 use anyhow::{Context, Result, ensure};
-use millpond_proxy::control::health::HealthReport;
-use millpond_proxy::control::reload::LoadsReport;
-use millpond_proxy::control::report::{DisksReport, ServerReport, ZoneReport, ZonesReport};
+use millpond_server::control::health::HealthReport;
+use millpond_server::control::reload::LoadsReport;
+use millpond_server::control::report::{DisksReport, ServerReport, ZoneReport, ZonesReport};
 use millpond_system::clock;
 
 use super::ask::ask;

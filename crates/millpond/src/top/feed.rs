@@ -13,8 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use millpond_proxy::control::api::{Ask, Verb};
-use millpond_proxy::control::query::Parameters;
+use millpond_server::control::api::{Ask, Verb};
+use millpond_server::control::query::Parameters;
 use millpond_system::clock;
 use ratatui::crossterm::event;
 use serde::de::DeserializeOwned;

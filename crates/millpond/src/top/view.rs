@@ -179,7 +179,7 @@ pub(super) struct View {
     pub(super) scrolled: usize,
     /// None before the first answer.
     pub(super) figures: Option<Figures>,
-    /// Why there is no answer now.
+    /// The reason why there is no answer now.
     pub(super) lost: Option<String>,
     /// Requests in a second at each look, the newest last.
     pub(super) history: VecDeque<u64>,

@@ -467,7 +467,7 @@ fn machine_memory() -> Option<u64> {
 }
 
 /// Settings of the store of a zone.
-pub(crate) fn zone_conf(declared: &ZonePath) -> ZoneConf {
+pub fn zone_conf(declared: &ZonePath) -> ZoneConf {
     let mut conf = ZoneConf::new(&declared.name, &declared.path);
     conf.max_size = declared.max_size;
     conf.min_free = declared.min_free;

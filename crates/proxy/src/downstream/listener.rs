@@ -104,7 +104,7 @@ fn bind_inet(
 }
 
 /// Binds a Unix socket that every local user may connect to; it does not listen yet.
-pub(crate) fn bind_unix(path: &Path) -> io::Result<RawSocket> {
+pub fn bind_unix(path: &Path) -> io::Result<RawSocket> {
     let socket = RawSocket::new(Domain::UNIX, Type::STREAM, None)?;
     let address = SockAddr::unix(path)?;
     match socket.bind(&address) {

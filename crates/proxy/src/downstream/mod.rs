@@ -24,6 +24,6 @@ pub mod listener;
 pub mod policy;
 pub mod proxy_protocol;
 pub mod send;
-pub(crate) mod serve;
+pub mod serve;
 pub mod stream;
 pub mod wire;

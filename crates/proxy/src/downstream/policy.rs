@@ -8,7 +8,8 @@ use millpond_conf::ByteSize;
 
 use millpond_wire::http1::request::{InvalidNames, Limits, Reading, Underscores};
 
-/// How heads are read; obeyed before the server is known, so the default server's values count.
+/// The way in which heads are read; obeyed before the server is known, so the default server's
+/// values count.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server)]
 pub struct HeadPolicy {
@@ -22,23 +23,23 @@ pub struct HeadPolicy {
     /// the whole head into all of them.
     #[directive(name = "large_client_header_buffers", default = "4 8k")]
     pub large_buffers: millpond_conf::Buffers,
-    /// Whether fields with invalid names are ignored; else the request is refused.
+    /// True if fields with invalid names are ignored; else the request is refused.
     #[directive(name = "ignore_invalid_headers", default = "on")]
     pub ignore_invalid: bool,
-    /// Whether names with underscores are valid.
+    /// True if names with underscores are valid.
     #[directive(name = "underscores_in_headers", default = "off")]
     pub underscores: bool,
     /// The largest number of fields of a request.
     #[directive(name = "max_headers", default = "1000")]
     pub max_fields: u32,
-    /// Whether adjacent slashes of a path are merged into one.
+    /// True if adjacent slashes of a path are merged into one.
     #[directive(name = "merge_slashes", default = "on")]
     pub merge_slashes: bool,
 }
 
 impl HeadPolicy {
     /// The bounds of a request head.
-    pub(crate) fn limits(&self, reading: Reading) -> Limits {
+    pub fn limits(&self, reading: Reading) -> Limits {
         let line = self.large_buffers.size.0 as usize;
         Limits {
             first: self.buffer_size.0 as usize,

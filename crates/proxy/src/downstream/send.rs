@@ -116,7 +116,7 @@ pub struct SendLimits {
     pub file_chunk: u64,
 }
 
-/// Why an answer was not sent whole.
+/// The reason why an answer was not sent whole.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
     /// The client's fault.
@@ -139,9 +139,9 @@ impl From<BodyError> for SendError {
 /// Bytes that went out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SentBytes {
-    /// Of the head.
+    /// Bytes of the head.
     pub head: u64,
-    /// Of the body, framing included.
+    /// Bytes of the body, framing included.
     pub body: u64,
 }
 

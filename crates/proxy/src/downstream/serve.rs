@@ -39,18 +39,18 @@ pub struct Came {
     pub is_pipelined: bool,
 }
 
-/// How an exchange ended, as far as the connection is concerned.
+/// The way in which an exchange ended, as far as the connection is concerned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// The answer was sent whole.
     Answered,
-    /// So was the answer to a head that was refused.
+    /// The answer to a head that was refused is sent.
     Refused,
     /// The connection is of no more use: it failed, or was a tunnel.
     Spent,
 }
 
-/// Why a head is not answered as it asks.
+/// The reason why a head is not answered as it asks.
 pub(crate) struct Refusal {
     /// The status to answer with.
     status: u16,
@@ -82,9 +82,9 @@ impl From<(u16, String)> for Refusal {
 }
 
 /// An exchange that has ended; the request is there until it is dropped.
-pub(crate) struct Served {
+pub struct Served {
     place: Option<Place>,
-    /// How it ended.
+    /// The end.
     pub(crate) end: End,
 }
 
@@ -133,12 +133,7 @@ impl Drop for Running {
 }
 
 /// Answers a request whose head is in order.
-pub(crate) async fn serve(
-    client: Rc<Client>,
-    listen: &Listen,
-    came: Came,
-    body: RequestBody,
-) -> Served {
+pub async fn serve(client: Rc<Client>, listen: &Listen, came: Came, body: RequestBody) -> Served {
     let mut running = Running(Some(request::take_place()));
     let req = running.begin(client, listen, came);
     req.body = body;
@@ -276,7 +271,7 @@ fn reset(req: &Request) {
     }
 }
 
-/// Whether an answer was not sent because of the time that its client took, or on purpose.
+/// True if an answer was not sent because of the time that its client took, or on purpose.
 fn is_for_reset(req: &Request, error: &SendError) -> bool {
     match error {
         SendError::Client(ClientGone::TimedOut) => true,
@@ -285,7 +280,7 @@ fn is_for_reset(req: &Request, error: &SendError) -> bool {
 }
 
 /// Takes the target apart and finds the server that it is for.
-pub(crate) fn find_server(req: &mut Request, listen: &Listen) -> Result<(), (u16, String)> {
+pub fn find_server(req: &mut Request, listen: &Listen) -> Result<(), (u16, String)> {
     target::apply(req)?;
     let server = listen.names.find(req);
     // The request began with the default server.

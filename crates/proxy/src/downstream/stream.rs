@@ -107,8 +107,3 @@ async fn send_body(
         Err(_) => Err(ClientGone::TimedOut.into()),
     }
 }
-
-#[cfg(test)]
-mod pipes;
-#[cfg(test)]
-mod tests;

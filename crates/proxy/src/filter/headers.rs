@@ -142,7 +142,7 @@ pub enum ExpiresTime {
     Epoch,
     /// Ten years.
     Max,
-    /// So long after the base; negative is in the past.
+    /// Seconds after the base; negative is in the past.
     After(ExpiresBase, i64),
     /// The next time that a day is so old.
     Daily(i64),

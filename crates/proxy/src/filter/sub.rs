@@ -135,7 +135,7 @@ struct Found {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sight {
     Match(Found),
-    /// So many bytes are in no match; what follows them may begin one.
+    /// Number of bytes in no match; what follows them may begin one.
     Text(usize),
 }
 

@@ -131,7 +131,7 @@ pub enum CookieFlag {
 pub enum UserIdExpires {
     /// The longest time that can be said.
     Max,
-    /// So long.
+    /// Time until then.
     After(Duration),
 }
 

@@ -140,7 +140,7 @@ fn limit_conn_zone(builder: &mut Builder, statement: &Statement, _draft: &mut Dr
     }));
 }
 
-/// Why a connection is not let in.
+/// The reason why a connection is not let in.
 enum Refusal {
     /// The key has as many connections as may be.
     TooMany,

@@ -121,7 +121,7 @@ enum Account {
     Later,
 }
 
-/// Why a request is not let through.
+/// The reason why a request is not let through.
 enum Refusal {
     /// The bucket is too full; by how much.
     Excess(u64),

@@ -5,23 +5,19 @@
 //! `autoindex`) and any other to the static files.
 
 pub mod access;
-pub mod api;
 pub mod auth_basic;
 pub mod auth_request;
 pub mod autoindex;
-pub mod dashboard;
 pub mod disable_symlinks;
 pub mod empty_gif;
 pub mod error_page;
 pub mod flv;
 pub mod folder;
 pub mod hash_places;
-pub mod health;
 pub mod index;
 pub mod limit_conn;
 pub mod limit_req;
 pub mod limit_zone;
-pub mod metrics;
 pub mod mime;
 pub mod mirror;
 pub mod mp4;

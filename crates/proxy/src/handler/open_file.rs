@@ -141,12 +141,12 @@ pub struct OpenFile {
     inode: (u64, u64),
 }
 
-/// Why a path could not be opened or tested.
+/// The reason why a path could not be opened or tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathError {
     /// The call that failed.
     pub call: &'static str,
-    /// Why.
+    /// The reason.
     pub errno: Errno,
 }
 

@@ -230,7 +230,7 @@ impl AsWritten {
 }
 
 impl Target {
-    /// Why lines to it cannot be gathered; in nginx's words.
+    /// The reason why lines to it cannot be gathered; in nginx's words.
     fn refuses_buffer(&self) -> Option<&'static str> {
         match self {
             Target::File(_) => None,

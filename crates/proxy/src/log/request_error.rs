@@ -25,7 +25,7 @@ pub fn write(req: &Request, level: Level, message: fmt::Arguments<'_>) {
     });
 }
 
-/// What lines about a request need when the request itself is out of reach.
+/// Facts for lines about a request when the request itself is out of reach.
 pub struct RememberedRequest {
     location: Arc<Location>,
     conf: Arc<Conf>,
@@ -96,7 +96,7 @@ pub fn send_failed(req: &Request, error: &SendError) {
     write(req, level, format_args!("{error} while sending to client"));
 }
 
-/// Who asked, and for what: the end of a request's line.
+/// The client and what it asked for: the end of a request's line.
 struct Asker<'a>(&'a Request);
 
 impl fmt::Display for Asker<'_> {

@@ -8,7 +8,8 @@
 
 use std::cell::Cell;
 
-/// How often a request may be redirected inside the server before it is a loop (nginx: 10).
+/// The number of times that a request may be redirected inside the server before it is a loop
+/// (nginx: 10).
 const MAX_CHANGES: u8 = 10;
 
 /// Fate of a request's path on its way through the server.

@@ -32,7 +32,7 @@ impl<T> Default for HostTable<T> {
     }
 }
 
-/// Why a pattern is not taken.
+/// The reason why a pattern is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadPattern {
     /// The pattern is no host name with at most one wildcard at one end.

@@ -28,6 +28,17 @@ pub enum ServerName {
 }
 
 impl ServerName {
+    /// The name as `$server_name` shows it.
+    pub fn text(&self) -> Bytes {
+        match self {
+            ServerName::Exact(text) => text.clone(),
+            ServerName::SelfAndUnder(text) => text.slice(1..),
+            ServerName::Under(text) => Bytes::from([b"*", &text[..]].concat()),
+            ServerName::Before(text) => Bytes::from([&text[..], b"*"].concat()),
+            ServerName::Regex(regex) => Bytes::from(format!("~{}", regex.source())),
+        }
+    }
+
     /// True if a host, in lower case, has this name.
     pub fn matches(&self, host: &[u8]) -> Result<bool, GaveUp> {
         let is_under = |name: &[u8]| host.len() > name.len() && host.ends_with(name);

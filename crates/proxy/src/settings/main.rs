@@ -18,7 +18,7 @@ use millpond_system::quota::ConnectionPolicy;
 pub enum WorkerCount {
     /// One worker per core.
     Auto,
-    /// So many workers.
+    /// Number of workers.
     Count(usize),
 }
 

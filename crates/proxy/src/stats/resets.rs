@@ -26,17 +26,17 @@ pub struct Resets(Mutex<Bases>);
 /// The counts that are taken off.
 #[derive(Clone, Debug, Default)]
 pub struct Bases {
-    /// Of connections.
+    /// Counts of connections.
     pub connections: ConnectionCount,
-    /// Of requests.
+    /// Counts of requests.
     pub requests: ConnectionCount,
-    /// Of workers, by number.
+    /// Counts of workers, by number.
     pub workers: BTreeMap<usize, ConnectionCount>,
-    /// Of status zones of servers.
+    /// Counts of status zones of servers.
     pub servers: HashMap<Bytes, ZoneCount>,
-    /// Of status zones of locations.
+    /// Counts of status zones of locations.
     pub locations: HashMap<Bytes, ZoneCount>,
-    /// Of cache zones.
+    /// Counts of cache zones.
     pub caches: HashMap<Bytes, CacheCount>,
 }
 

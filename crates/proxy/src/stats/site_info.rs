@@ -98,7 +98,7 @@ impl SiteInfo {
     }
 }
 
-/// Why a file is not used.
+/// The reason why a file is not used.
 #[derive(Debug, thiserror::Error)]
 enum InfoError {
     #[error("{}", error::os_error(.0))]

@@ -27,7 +27,7 @@ pub const RESERVE: usize = 256;
 /// (arbitrary: entries that nobody asks for go after as long, unless `inactive` says otherwise).
 pub const IDLE_S: u32 = 600;
 
-/// Why a name may have a number.
+/// The reason why a name may have a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// The configuration says it: as a server's name, in `cache_site_info`, or without variables.

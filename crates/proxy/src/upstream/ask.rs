@@ -29,7 +29,7 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// Why it is asked; `is_background` if no client waits for it.
+    /// The reason why it is asked; `is_background` if no client waits for it.
     pub fn why(&self, is_background: bool) -> Why {
         match self.label {
             _ if !self.is_for_cache => Why::Pass,

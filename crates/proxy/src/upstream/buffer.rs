@@ -179,7 +179,7 @@ pub struct Pace {
 type NextPiece = Poll<Option<Result<Piece, BodyError>>>;
 
 impl Pace {
-    /// So many bytes a second, from now on.
+    /// A pace of so many bytes a second, from now on.
     pub fn new(rate: u64) -> Self {
         Pace {
             rate,

@@ -187,7 +187,7 @@ pub struct Connection {
     pub idle_until: Instant,
 }
 
-/// Why no connection was made.
+/// The reason why no connection was made.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The time is over.

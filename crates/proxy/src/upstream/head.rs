@@ -30,7 +30,7 @@ pub(super) const MAX_INTERIM: u32 = 100;
 
 /// Reads one head.
 pub enum HeadReader {
-    /// Of HTTP.
+    /// A head of HTTP.
     Http {
         /// The parser.
         parser: ResponseParser,
@@ -39,11 +39,11 @@ pub enum HeadReader {
         /// Meaning of a 101 to this request.
         switching: Switching,
     },
-    /// Of FastCGI.
+    /// A head of FastCGI.
     FastCgi(Box<StdoutHead>),
-    /// Of SCGI and uwsgi: with a status line until there is none.
+    /// A head of SCGI or uwsgi: with a status line until there is none.
     Cgi(Option<Box<ResponseParser>>, Box<CgiParser>),
-    /// Of memcached.
+    /// A head of memcached.
     Keyed(Box<KeyedHead>),
 }
 

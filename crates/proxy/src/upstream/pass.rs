@@ -705,7 +705,7 @@ fn invalidate(req: &mut Request, target: &PassTarget, fetched: &Fetched) -> Resu
 }
 
 /// `$proxy_host` is known before the first exchange: the cache key needs it.
-pub(crate) fn note_host(req: &Request, target: &PassTarget) {
+pub fn note_host(req: &Request, target: &PassTarget) {
     if let Some(resolved) = target.fixed() {
         note_resolved(req, resolved);
     }
@@ -718,7 +718,7 @@ fn note_resolved(req: &Request, resolved: &Resolved) {
 }
 
 /// True if the method is one whose answers are stored.
-pub(crate) fn may_cache(req: &Request, protocol: Protocol) -> bool {
+pub fn may_cache(req: &Request, protocol: Protocol) -> bool {
     let methods = &req.location.settings.pass(protocol).method;
     match req.method {
         Method::Get => methods.allows(CacheMethod::Get),

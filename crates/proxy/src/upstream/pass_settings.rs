@@ -45,7 +45,7 @@ use crate::settings::location::LocationSettings;
 use crate::settings::{Uses, declared::Declared, level::Closing};
 use crate::tls::settings::OriginSslPolicy;
 
-/// What a location says of upstreams of one protocol.
+/// Settings of a location for upstreams of one protocol.
 #[derive(Clone, Debug, FamilyGroup)]
 #[expect(
     clippy::duplicated_attributes,

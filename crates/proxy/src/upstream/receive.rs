@@ -602,7 +602,7 @@ fn take_value(
 
 /// Result of one read.
 enum More {
-    /// So many bytes in the inbox; 0 at the peer's end.
+    /// Number of bytes in the inbox; 0 at the peer's end.
     Inbox(usize),
     /// Bytes of the body, of so many that were asked for.
     Past {

@@ -21,7 +21,7 @@ use bytes::Bytes;
 /// checksum and the write to the disk find there what was received).
 pub const BUFFER_SIZE: usize = 128 * 1024;
 
-/// Of fewer bytes a copy is made, and the buffer is free again.
+/// Least number of bytes that keep the buffer; fewer are copied, and it is free again.
 const WORTH: usize = 16 * 1024;
 
 /// Free buffers of a worker: four megabytes.

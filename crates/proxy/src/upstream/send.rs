@@ -28,7 +28,7 @@ pub enum Happened {
     Sent,
     /// The client had more of its body.
     More,
-    /// So many bytes came; 0 at the peer's end.
+    /// Number of bytes that came; 0 at the peer's end.
     Received(usize),
     /// The socket failed.
     Failed(std::io::Error),

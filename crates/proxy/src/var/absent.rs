@@ -11,7 +11,7 @@
 pub struct Absent {
     /// Names without `$`, with spaces between them.
     pub names: &'static str,
-    /// Why there is no value, as a clause.
+    /// The reason why there is no value, as a clause.
     pub reason: &'static str,
 }
 
@@ -57,7 +57,7 @@ pub fn is_absent(name: &str) -> bool {
     find(ABSENT, name).is_some()
 }
 
-/// Why a configuration with this variable is refused, if it is one of nginx's.
+/// The reason why a configuration with this variable is refused, if it is one of nginx's.
 pub fn refusal(name: &str) -> Option<&'static str> {
     find(REFUSED, name)
 }

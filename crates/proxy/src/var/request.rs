@@ -381,7 +381,7 @@ fn hostname() -> &'static [u8] {
 }
 
 /// 128 bits that nobody can guess.
-pub(crate) fn random_id() -> Bytes {
+pub fn random_id() -> Bytes {
     let (high, low) = (chance::word(), chance::word());
     Bytes::from(format!("{high:016x}{low:016x}"))
 }

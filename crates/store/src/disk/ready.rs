@@ -98,7 +98,7 @@ type WindowLoad = Load<Result<(), LoadError>>;
 /// A stretch of a file: its identity while it is open, first byte, length.
 type Window = (usize, u64, u64);
 
-/// Why bytes could not be had.
+/// The reason why bytes could not be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// The disk has too much to do, or does not answer.

@@ -326,7 +326,7 @@ pub(crate) struct Turned {
     pub(crate) is_written: bool,
 }
 
-/// Why a reservation was not made.
+/// The reason why a reservation was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// The active segment has no room for the record; another one may.
@@ -367,7 +367,7 @@ pub(crate) struct Log {
     pub(crate) set_aside: Vec<(PathBuf, u64)>,
     /// Bytes that the files of planned segments will count.
     pub(crate) planned_bytes: u64,
-    /// Why the last file could not be created, until one can.
+    /// The reason why the last file could not be created, until one can.
     pub(crate) refusal: Option<NotStored>,
     /// Bytes of all files.
     pub(crate) file_bytes: u64,

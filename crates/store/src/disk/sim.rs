@@ -40,7 +40,7 @@ pub enum Fault {
     /// Reads do not return until the fault is another one, but of what is written meanwhile: that
     /// is in the page cache.
     Stall,
-    /// Whatever changes something (writes, syncs, names) does not return until the fault is another
+    /// A stall of all that changes something (writes, syncs, names), until the fault is another
     /// one.
     StallWrites,
     /// Syncs of files do not return until the fault is another one.

@@ -103,7 +103,7 @@ enum Way {
     Queued,
 }
 
-/// Why a file is a log.
+/// The reason why a file is a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     /// The file is named; not to have it is an error.
@@ -118,7 +118,7 @@ enum Wanted {
 pub struct OpenError {
     /// Path of the file.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub source: io::Error,
 }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use super::error::{self, Level};
 use crate::clock;
 
-/// Why lines are lost.
+/// The reason why lines are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// The file refused them: the disk is full, the file is gone.

@@ -85,7 +85,7 @@ pub struct Answer {
     pub ttl: Option<u32>,
 }
 
-/// Why a message is no answer to the question.
+/// The reason why a message is no answer to the question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// The message ends early.

@@ -106,7 +106,7 @@ pub struct Targets {
     pub valid_until: Instant,
 }
 
-/// Why a name has no addresses; the numbers and words are nginx's.
+/// The reason why a name has no addresses; the numbers and words are nginx's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
     /// A server said so.

@@ -207,7 +207,7 @@ pub fn set_aside_counters() -> Option<io::Result<()>> {
 /// Step that is done with the pid file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PidStep {
-    /// It is written.
+    /// Writing of the pid file.
     Write,
     /// The pid file makes room for that of a successor.
     Aside,

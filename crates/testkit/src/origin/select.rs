@@ -22,11 +22,11 @@ pub enum Lie {
     OtherBytes(u64),
     /// The right bytes come, but Content-Range places them so many further on.
     OtherPlace(u64),
-    /// So many bytes fewer come, and Content-Range says so.
+    /// Number of bytes that are missing, as Content-Range says.
     Fewer(u64),
-    /// So many bytes more come, and Content-Range says so.
+    /// Number of bytes too many, as Content-Range says.
     More(u64),
-    /// So many bytes fewer come; Content-Length says so, Content-Range does not.
+    /// Number of bytes that are missing; Content-Length says so, Content-Range does not.
     FewerUntold(u64),
 }
 

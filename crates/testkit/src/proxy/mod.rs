@@ -62,7 +62,7 @@ pub enum LogCheck {
     Off,
 }
 
-/// Why a server did not start.
+/// The reason why a server did not start.
 #[derive(Debug)]
 pub struct ProxyError {
     /// The exit status, if it ended by itself.

@@ -322,7 +322,7 @@ fn revoked_certificates_are_refused_at_each_level() {
 
 #[test]
 fn lists_have_their_time() {
-    /// What OpenSSL 3.0.22 says where a chain has a second fault: it names that of the list last.
+    /// OpenSSL 3.0.22 names the fault of the list last where a chain has a second one.
     const EXPIRED_LIST: i32 = 12;
     const NO_LIST: i32 = 3;
     let root = Make::root("root").make();

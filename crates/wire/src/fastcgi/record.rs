@@ -76,7 +76,7 @@ pub fn write_stream(out: &mut BytesMut, kind: Sent, content: &[u8]) {
     out.put_slice(&record_head(kind, 0));
 }
 
-/// Why what came is no FastCGI. The text is what the error log says.
+/// The reason why what came is no FastCGI. The text is what the error log says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The record has another version.

@@ -1,4 +1,4 @@
-//! Why requests are refused, and with which status.
+//! The reasons why requests are refused, and with which status.
 //!
 //! 1. Every refusal has one status, and it is the one that nginx answers with.
 //!
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use super::RequestHead;
 use crate::header::Known;
 
-/// Why a request is refused. The text is what the error log says at level `info`.
+/// The reason why a request is refused. The text is what the error log says at level `info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The method has other bytes than capital letters, `_` and `-`.
@@ -129,7 +129,7 @@ impl Refusal {
 /// A refused request: why, and all that was read of it, for logs and error pages.
 #[derive(Debug)]
 pub struct Refused {
-    /// Why.
+    /// The reason.
     pub why: Refusal,
     /// The part of the head that was understood before the fault. Its request line is whatever came
     /// up to the first line end; its version is `Http11` unless another one was read.

@@ -69,7 +69,7 @@ impl Default for TrailerLimits {
     }
 }
 
-/// Why a chunked body cannot be read on.
+/// The reason why a chunked body cannot be read on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkError {
     /// No size where one must be, or something else than a line end after it.

@@ -255,8 +255,8 @@ fn line_len(name: &[u8], value: &[u8]) -> usize {
     name.len() + b": ".len() + value.len() + b"\r\n".len()
 }
 
-/// So many bytes more at the end, to be written over: what is known together is copied without a
-/// look at the buffer for each part.
+/// Room for more bytes at the end, to be written over: what is known together is copied without
+/// a look at the buffer for each part.
 fn room(out: &mut BytesMut, len: usize) -> &mut [u8] {
     let start = out.len();
     out.resize(start + len, 0);

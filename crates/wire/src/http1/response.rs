@@ -37,7 +37,7 @@ const PREFIX_MAX: usize = 64;
 /// The begin of a status line.
 const STATUS_LINE: &[u8] = b"HTTP/";
 
-/// Why an upstream's answer is refused. The text is what the error log says.
+/// The reason why an upstream's answer is refused. The text is what the error log says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The head does not fit the limit.

@@ -5,7 +5,7 @@ use super::*;
 use crate::reason::Reason;
 use crate::slice::{ClientWish, First, Trust};
 
-/// Why the last answer of a key was not stored.
+/// The reason why the last answer of a key was not stored.
 fn unstored(bench: &Bench, key: &str) -> Option<Reason> {
     let own = bench.zone.primary(Bytes::copy_from_slice(key.as_bytes()));
     let mark = bench.zone.mark(&own.key, &own.text);

@@ -9,7 +9,7 @@
 //! 3. Only this tool knows of SQLite; what serves requests does not.
 
 use anyhow::Result;
-use millpond_proxy::control::report::EntryReport;
+use millpond_server::control::report::EntryReport;
 use rusqlite::{Connection, Statement, params};
 
 /// Number of the schema; a greater one has more in it.

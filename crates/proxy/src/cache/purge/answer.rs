@@ -21,7 +21,7 @@ pub(super) enum Style {
 
 /// Outcome of a purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// The purge is in force.
     Purged {
         /// Number of the purge.
@@ -29,7 +29,7 @@ pub(crate) enum Outcome {
         /// For a key: whether it had an entry.
         was_there: Option<bool>,
     },
-    /// So many entries would be purged.
+    /// Number of entries that would be purged.
     Counted(u64),
 }
 

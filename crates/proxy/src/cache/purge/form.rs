@@ -36,7 +36,7 @@ pub enum Wider {
     Host,
     /// Any site (`Purge-Site`).
     Site,
-    /// Whatever has a tag, of whichever site.
+    /// All that has a tag, of whichever site.
     Tag,
     /// The whole zone.
     All,

@@ -37,10 +37,10 @@ use millpond_cache::zone::CacheZone;
 use millpond_store::JournalError;
 use millpond_system::log::error::Level;
 
-pub(crate) use self::answer::Outcome;
+pub use self::answer::Outcome;
 use self::answer::Style;
 use self::form::{Form, PurgeLocation, Scope, Wider};
-pub(crate) use self::order::Order;
+pub use self::order::Order;
 use self::order::{Own, Refused};
 use super::pass::key;
 use super::site;
@@ -188,7 +188,7 @@ pub fn host(req: &Request) -> Bytes {
 }
 
 /// Purges, or counts.
-pub(crate) fn carry_out(zone: &CacheZone, order: &Order, now_ms: u64) -> Done {
+pub fn carry_out(zone: &CacheZone, order: &Order, now_ms: u64) -> Done {
     if order.is_dry_run {
         // Nothing is told to stop while the request is there.
         let count = zone.count_purged(&order.target, &|| false).unwrap_or(0);
@@ -205,7 +205,7 @@ fn log(req: &Request, zone: &CacheZone, order: &Order, done: &Done) {
 }
 
 /// The line for the record.
-pub(crate) fn record(zone: &CacheZone, order: &Order, done: &Done) -> (Level, String) {
+pub fn record(zone: &CacheZone, order: &Order, done: &Done) -> (Level, String) {
     let what = order.what();
     let what = String::from_utf8_lossy(what.get(..LOGGED_LEN_MAX).unwrap_or(&what)).into_owned();
     let (mode, kind, zone) = (order.mode_word(), order.kind(), &zone.name);

@@ -42,9 +42,9 @@ pub(super) struct Own {
     pub(super) wider: Vec<Wider>,
 }
 
-/// Why nothing is purged.
+/// The reason why nothing is purged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refused {
+pub enum Refused {
     /// The request is not understood.
     #[error("{0}")]
     Unclear(String),
@@ -61,7 +61,7 @@ impl From<String> for Refused {
 
 /// A purge that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Order {
+pub struct Order {
     pub(super) target: Target,
     pub(super) mode: Mode,
     pub(super) is_dry_run: bool,
@@ -109,7 +109,7 @@ impl Order {
     }
 
     /// Reads what is asked for by name: `what` is the key, host or site.
-    pub(crate) fn named(what: Bytes, field: Field<'_>) -> Result<Order, Refused> {
+    pub fn named(what: Bytes, field: Field<'_>) -> Result<Order, Refused> {
         let own = Own {
             key: what.clone(),
             scope: Scope::Key,
@@ -121,17 +121,17 @@ impl Order {
     }
 
     /// Kind of the order's target, in a word.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         self.target.kind()
     }
 
     /// Target of the order, in full.
-    pub(crate) fn what(&self) -> Bytes {
+    pub fn what(&self) -> Bytes {
         self.target.text()
     }
 
     /// Mode of the purge, in a word.
-    pub(crate) fn mode_word(&self) -> &'static str {
+    pub fn mode_word(&self) -> &'static str {
         self.mode.word()
     }
 }

@@ -23,12 +23,12 @@ use millpond_wire::header::Known;
 use millpond_wire::http1::Version;
 use millpond_wire::http1::encode;
 
-/// Whether answers of unknown length are chunked.
+/// True if answers of unknown length are chunked.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct ChunkedPolicy {
-    /// When off, an answer of unknown length ends with its connection, for clients that cannot read
-    /// chunks.
+    /// Chunks for answers of unknown length. When off, such an answer ends with its connection, for
+    /// clients that cannot read chunks.
     #[directive(name = "chunked_transfer_encoding", default = "on")]
     pub enabled: bool,
 }
@@ -64,7 +64,7 @@ pub(crate) struct Encoded {
     pub(crate) framing: Framing,
 }
 
-/// How far an answer came with its head.
+/// The point up to which an answer came with its head.
 pub(crate) enum Written {
     /// To its end, or to an error of the socket.
     Whole(SentBytes, io::Result<()>),
@@ -227,7 +227,7 @@ fn write_head(block: &mut BytesMut, head: &AnswerHead<'_>, framing: Framing) {
     }
 }
 
-/// What becomes of the connection, and the end of the head.
+/// The fields about the connection, and the end of the head.
 fn encode_end(head: &mut BytesMut, req: &Request, status: u16) {
     let keep_alive = &req.location.settings.keep_alive;
     match (status, req.client.keeps_connection()) {

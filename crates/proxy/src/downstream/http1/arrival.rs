@@ -255,7 +255,7 @@ impl Arrivals<'_> {
     }
 }
 
-/// Why a connection without a request ended, for those who log everything.
+/// The reason why a connection without a request ended, for those who log everything.
 fn log_idle_end(of: &Connection, gone: &ClientGone) {
     use crate::log::request_error::connection;
     use millpond_system::log::error::Level;

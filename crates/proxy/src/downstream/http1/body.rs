@@ -33,14 +33,14 @@ pub(super) enum Incoming {
     /// Nothing.
     #[default]
     None,
-    /// So many bytes.
+    /// A body of known length.
     Length {
         /// Bytes to come.
         left: u64,
     },
     /// Chunked coding.
     Chunked {
-        /// Where in the coding it is.
+        /// The place in the coding.
         decoder: Box<ChunkedDecoder>,
     },
 }

@@ -36,7 +36,7 @@ use crate::response::{Switched, Tunnel};
 /// Bytes asked of a socket at once (arbitrary: several segments).
 const READ_SIZE: usize = 16 * 1024;
 
-/// How a step of a tunnel ended.
+/// The way in which a step of a tunnel ended.
 enum Step {
     /// Bytes went through.
     Moved,
@@ -90,7 +90,7 @@ fn poll_step(
     }
 }
 
-/// What one look at one direction did.
+/// Outcome of one look at one direction.
 #[derive(Default)]
 struct Flow {
     received: usize,

@@ -134,7 +134,7 @@ pub(crate) async fn send(
 
 /// Result of a write.
 enum Wrote {
-    /// So many bytes.
+    /// Number of bytes.
     Bytes(u64),
     /// Nothing: the first bytes are on a disk that must be waited for.
     Unready,
@@ -153,7 +153,7 @@ struct Outbox {
     /// Bytes of a `Length` body that have not come yet.
     missing: u64,
     is_ended: bool,
-    /// Why the body ended early: said once everything before it is sent.
+    /// The reason why the body ended early: said once everything before it is sent.
     broken: Option<BodyError>,
     backlog: Option<Backlog>,
 }

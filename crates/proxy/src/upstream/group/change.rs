@@ -18,7 +18,7 @@ use millpond_system::address::Address;
 use super::{Group, MOST_ADDRESSES, Roster};
 use crate::upstream::peer::{Peer, PeerSettings};
 
-/// Why a server is not added.
+/// The reason why a server is not added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the group has {MOST_ADDRESSES} servers")]
 pub struct Full;

@@ -72,7 +72,7 @@ fn head(input: &str) -> Rc<RequestHead> {
     }
 }
 
-/// Why an input is refused: by the parser, or by the checks of the whole head.
+/// The reason why an input is refused: by the parser, or by the checks of the whole head.
 fn refusal(input: &[u8], limits: &Limits) -> Option<Refusal> {
     match parse(input, limits) {
         Progress::NeedMore => panic!("{:?} is not complete", text(input)),

@@ -1,0 +1,566 @@
+//! `listen`, `server_name`: reading them, and joining the servers of all addresses into sockets.
+//!
+//! 1. Servers with the same address share a socket; the first, or the one that says so, is default.
+//! 2. A wildcard address takes the connections of specific ones on the same port; the local address
+//!    of a connection then chooses among their servers, as in nginx.
+//! 3. Options that concern the socket stand once an address; a second, different line is an error.
+
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_conf::source::Span;
+use millpond_conf::tree::{Statement, Word};
+use millpond_conf::value::parse_duration;
+use millpond_conf::{Contexts, ParseContext};
+use millpond_proxy::route::listen::{Binding, Listen, ListenOptions};
+use millpond_proxy::route::name::{ServerName, ServerNames};
+use millpond_proxy::route::regex::{Case, Regex};
+use millpond_proxy::scope::block::{Draft, Pass, Row};
+use millpond_proxy::scope::build::Builder;
+use millpond_proxy::scope::code;
+use millpond_proxy::settings::Server;
+use millpond_system::address::Address;
+use millpond_system::network;
+
+/// Rows of this file.
+pub const ROWS: &[Row] = &[
+    Row {
+        name: "listen",
+        contexts: Contexts::SERVER,
+        syntax: "address[:port] | port | unix:path [default_server] [ssl] [http2] [proxy_protocol] …",
+        is_block: false,
+        pass: Pass::First,
+        doc: "An address that the server answers on. With `proxy_protocol`, there or on another \
+              line for the address, its connections begin with a header of the PROXY protocol, \
+              version 1 or 2.",
+        apply: listen,
+    },
+    Row {
+        name: "server_name",
+        contexts: Contexts::SERVER,
+        syntax: "name …",
+        is_block: false,
+        pass: Pass::First,
+        doc: "Names of the server: exact, with a wildcard at one end, or a regular expression.",
+        apply: server_name,
+    },
+];
+
+/// A `listen` as written.
+#[derive(Clone, Debug)]
+pub struct ListenArgs {
+    address: Address,
+    options: ListenOptions,
+    has_options: bool,
+    is_default: bool,
+    has_proxy_protocol: bool,
+    is_encrypted: bool,
+    has_http2: bool,
+    span: Span,
+}
+
+/// Addresses that a server listens on.
+#[derive(Default)]
+pub(super) struct Listens(pub(super) Vec<ListenArgs>);
+
+/// Names of a server.
+#[derive(Default)]
+pub(super) struct Names(pub(super) Vec<ServerName>);
+
+fn listen(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
+    let Some((first, parameters)) = statement.args.split_first() else {
+        builder.error(
+            statement.span,
+            "invalid number of arguments in \"listen\" directive",
+        );
+        return;
+    };
+    let addresses = match parse_addresses(&first.text) {
+        Ok(addresses) => addresses,
+        Err(message) => {
+            builder.error(
+                first.span,
+                format!(
+                    "{message} in \"{}\" of the \"listen\" directive",
+                    first.text
+                ),
+            );
+            return;
+        }
+    };
+    let mut args = ListenArgs {
+        address: Address::Unix(Default::default()),
+        options: ListenOptions::default(),
+        has_options: false,
+        is_default: false,
+        has_proxy_protocol: false,
+        is_encrypted: false,
+        has_http2: false,
+        span: statement.span,
+    };
+    for parameter in parameters {
+        if let Err(message) = apply_parameter(&mut args, parameter) {
+            builder.error(parameter.span, message);
+        }
+        if parameter.text == "http2" {
+            let message = "the \"listen ... http2\" directive is deprecated, use the \"http2\" \
+                           directive instead";
+            builder.cx.diagnostics.push_warning(parameter.span, message);
+        }
+    }
+    for address in addresses {
+        draft.of::<Listens>().0.push(ListenArgs {
+            address,
+            ..args.clone()
+        });
+    }
+}
+
+fn apply_parameter(args: &mut ListenArgs, parameter: &Word) -> Result<(), String> {
+    let text = parameter.text.as_str();
+    let (name, value) = text
+        .split_once('=')
+        .map_or((text, None), |(n, v)| (n, Some(v)));
+    let invalid = || format!("invalid parameter \"{text}\"");
+    let size = |value: Option<&str>| {
+        value
+            .and_then(millpond_conf::value::parse_offset)
+            .map(|size| size as usize)
+            .ok_or_else(|| format!("invalid {name} \"{text}\""))
+    };
+    let switch = |value: Option<&str>| match value {
+        Some("on") => Ok(true),
+        Some("off") => Ok(false),
+        _ => Err(invalid()),
+    };
+    match (name, value) {
+        ("default_server" | "default", None) => {
+            args.is_default = true;
+            return Ok(());
+        }
+        // nginx: it belongs to the address, not to its socket.
+        ("proxy_protocol", None) => {
+            args.has_proxy_protocol = true;
+            return Ok(());
+        }
+        // nginx: so does this.
+        ("ssl", None) => {
+            args.is_encrypted = true;
+            return Ok(());
+        }
+        // And this.
+        ("http2", None) => {
+            args.has_http2 = true;
+            return Ok(());
+        }
+        ("bind", None) => {}
+        ("reuseport", None) => args.options.reuse_port = true,
+        ("backlog", Some(value)) => {
+            args.options.backlog = value
+                .parse()
+                .map_err(|_| format!("invalid backlog \"{value}\""))?;
+        }
+        ("rcvbuf", value) => args.options.rcvbuf = Some(size(value)?),
+        ("sndbuf", value) => args.options.sndbuf = Some(size(value)?),
+        ("ipv6only", value) => args.options.ipv6_only = switch(value)?,
+        ("so_keepalive", Some(value)) => {
+            args.options.keepalive = keep_alive(value)
+                .ok_or_else(|| format!("invalid so_keepalive value: \"{value}\""))?;
+        }
+        // Hints to a kernel; answers are the same without them.
+        ("deferred", None) | ("fastopen" | "setfib" | "accept_filter", Some(_)) => {}
+        ("quic" | "spdy", None) => {
+            return Err(format!(
+                "the \"{name}\" parameter of \"listen\" is not supported"
+            ));
+        }
+        _ => return Err(invalid()),
+    }
+    args.has_options = true;
+    Ok(())
+}
+
+/// `on`, `off`, or how long a connection is idle before the first probe, the time between probes
+/// and their number, with colons between them: each may be left out or 0, but not all of them.
+fn keep_alive(text: &str) -> Option<bool> {
+    match text {
+        "on" => return Some(true),
+        "off" => return Some(false),
+        _ => {}
+    }
+    let mut parts = text.splitn(3, ':');
+    let mut seconds = || match parts.next().unwrap_or_default() {
+        "" => Some(0),
+        time => parse_duration(time)
+            .filter(|_| !time.ends_with("ms"))
+            .map(|it| it.as_secs()),
+    };
+    let (idle, interval) = (seconds()?, seconds()?);
+    let count: u32 = match parts.next().unwrap_or_default() {
+        "" => 0,
+        count => count.parse().ok()?,
+    };
+    (idle > 0 || interval > 0 || count > 0).then_some(true)
+}
+
+/// The addresses of the first argument: one, several of a name, or a range of ports.
+fn parse_addresses(text: &str) -> Result<Vec<Address>, String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return match path {
+            "" => Err("no path".to_string()),
+            path => Ok(vec![Address::Unix(path.into())]),
+        };
+    }
+    let (host, ports) = split_host(text)?;
+    let ports = parse_ports(ports)?;
+    let hosts: Vec<IpAddr> = match host {
+        None | Some("*") => vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED)],
+        Some("[::]") => vec![IpAddr::V6(Ipv6Addr::UNSPECIFIED)],
+        Some(host) => resolve(host)?,
+    };
+    let mut addresses = Vec::new();
+    for port in ports {
+        for host in &hosts {
+            addresses.push(Address::Inet(SocketAddr::new(*host, port)));
+        }
+    }
+    Ok(addresses)
+}
+
+fn split_host(text: &str) -> Result<(Option<&str>, Option<&str>), String> {
+    if text.starts_with('[') {
+        let end = text.find(']').ok_or("invalid address")?;
+        let (host, rest) = text.split_at(end + 1);
+        return match rest.strip_prefix(':') {
+            Some(port) => Ok((Some(host), Some(port))),
+            None if rest.is_empty() => Ok((Some(host), None)),
+            None => Err("invalid address".to_string()),
+        };
+    }
+    match text.split_once(':') {
+        Some((host, port)) => Ok((Some(host), Some(port))),
+        None if text.bytes().next().is_some_and(|b| b.is_ascii_digit())
+            && text.bytes().all(|b| b.is_ascii_digit() || b == b'-') =>
+        {
+            Ok((None, Some(text)))
+        }
+        None => Ok((Some(text), None)),
+    }
+}
+
+fn parse_ports(text: Option<&str>) -> Result<Vec<u16>, String> {
+    let Some(text) = text else {
+        return Ok(vec![80]);
+    };
+    let port = |text: &str| match text.parse::<u16>() {
+        Ok(port) if port > 0 => Ok(port),
+        _ => Err("invalid port".to_string()),
+    };
+    match text.split_once('-') {
+        None => Ok(vec![port(text)?]),
+        Some((first, last)) => {
+            let (first, last) = (port(first)?, port(last)?);
+            if first > last {
+                return Err("invalid port range".to_string());
+            }
+            Ok((first..=last).collect())
+        }
+    }
+}
+
+fn resolve(host: &str) -> Result<Vec<IpAddr>, String> {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(ip) = bare.parse() {
+        return Ok(vec![ip]);
+    }
+    let found = network::look_up(bare, 0).map_err(|_| "host not found".to_string())?;
+    let mut ips: Vec<IpAddr> = found.map(|address| address.ip()).collect();
+    let mut seen = HashSet::new();
+    ips.retain(|ip| seen.insert(*ip));
+    Ok(ips)
+}
+
+fn server_name(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
+    if statement.args.is_empty() {
+        builder.error(
+            statement.span,
+            "invalid number of arguments in \"server_name\" directive",
+        );
+    }
+    for word in &statement.args {
+        let text = word.text.as_str();
+        let name = if let Some(source) = text.strip_prefix('~') {
+            if source.is_empty() {
+                builder.error(word.span, format!("empty regex in server name \"{text}\""));
+                continue;
+            }
+            match Regex::compile(builder, source, Case::Insensitive, word.span) {
+                Some(regex) => ServerName::Regex(regex),
+                None => continue,
+            }
+        } else {
+            match parse_name(text) {
+                Some(name) => name,
+                None => {
+                    builder.error(word.span, format!("server name \"{text}\" is invalid"));
+                    continue;
+                }
+            }
+        };
+        draft.of::<Names>().0.push(name);
+    }
+}
+
+fn parse_name(text: &str) -> Option<ServerName> {
+    let lower = text.to_ascii_lowercase();
+    let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+    let name = if let Some(rest) = lower.strip_prefix('*') {
+        if !rest.starts_with('.') || rest.contains('*') || rest.len() < 2 {
+            return None;
+        }
+        ServerName::Under(bytes(rest))
+    } else if let Some(start) = lower.strip_suffix('*') {
+        if !start.ends_with('.') || start.contains('*') || start.len() < 2 {
+            return None;
+        }
+        ServerName::Before(bytes(start))
+    } else if lower.contains('*') {
+        return None;
+    } else if lower.starts_with('.') {
+        if lower.len() < 2 {
+            return None;
+        }
+        ServerName::SelfAndUnder(bytes(&lower))
+    } else {
+        ServerName::Exact(bytes(&lower))
+    };
+    Some(name)
+}
+
+/// Joins the servers of all addresses.
+pub fn bindings(cx: &mut ParseContext, servers: &[(Arc<Server>, Vec<ListenArgs>)]) -> Vec<Binding> {
+    let mut groups = Groups::default();
+    for (server, listens) in servers {
+        if listens.is_empty() {
+            // nginx: a server without `listen` answers on port 80 (root) or 8000.
+            let port = if rustix::process::geteuid().is_root() {
+                80
+            } else {
+                8000
+            };
+            let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
+            join(
+                cx,
+                &mut groups,
+                server,
+                &ListenArgs {
+                    address: Address::Inet(address),
+                    options: ListenOptions::default(),
+                    has_options: false,
+                    is_default: false,
+                    has_proxy_protocol: false,
+                    is_encrypted: false,
+                    has_http2: false,
+                    span: server.span,
+                },
+            );
+        }
+        let mut seen = HashSet::new();
+        for args in listens {
+            if !seen.insert(args.address.clone()) {
+                let message = format!("a duplicate listen {}", args.address);
+                cx.diagnostics.push_error(args.span, message);
+                continue;
+            }
+            join(cx, &mut groups, server, args);
+        }
+    }
+    let listens = groups
+        .all
+        .into_iter()
+        .map(|group| group.into_listen(cx))
+        .collect();
+    bind_wildcards(listens)
+}
+
+/// The servers of one address, while they are joined.
+struct Group {
+    address: Address,
+    options: ListenOptions,
+    default: Arc<Server>,
+    has_default: bool,
+    has_options: bool,
+    has_proxy_protocol: bool,
+    is_encrypted: bool,
+    has_http2: bool,
+    servers: Vec<Arc<Server>>,
+}
+
+/// Groups in the order of the file, found by their addresses: a range of ports makes thousands.
+#[derive(Default)]
+struct Groups {
+    all: Vec<Group>,
+    by_address: HashMap<Address, usize>,
+}
+
+fn join(cx: &mut ParseContext, groups: &mut Groups, server: &Arc<Server>, args: &ListenArgs) {
+    let known = groups.by_address.get(&args.address);
+    let Some(group) = known.and_then(|index| groups.all.get_mut(*index)) else {
+        groups
+            .by_address
+            .insert(args.address.clone(), groups.all.len());
+        groups.all.push(Group {
+            address: args.address.clone(),
+            options: args.options.clone(),
+            default: Arc::clone(server),
+            has_default: args.is_default,
+            has_options: args.has_options,
+            has_proxy_protocol: args.has_proxy_protocol,
+            is_encrypted: args.is_encrypted,
+            has_http2: args.has_http2,
+            servers: vec![Arc::clone(server)],
+        });
+        return;
+    };
+    if args.is_default {
+        if std::mem::replace(&mut group.has_default, true) {
+            let message = format!("a duplicate default server for {}", args.address);
+            cx.diagnostics.push_error(args.span, message);
+        }
+        group.default = Arc::clone(server);
+    }
+    if args.has_options {
+        if std::mem::replace(&mut group.has_options, true) && group.options != args.options {
+            let message = format!("duplicate listen options for {}", args.address);
+            cx.diagnostics.push_error(args.span, message);
+        }
+        group.options = args.options.clone();
+    }
+    // nginx: one line that has it is enough.
+    group.has_proxy_protocol |= args.has_proxy_protocol;
+    group.is_encrypted |= args.is_encrypted;
+    group.has_http2 |= args.has_http2;
+    group.servers.push(Arc::clone(server));
+}
+
+impl Group {
+    fn into_listen(self, cx: &mut ParseContext) -> Listen {
+        let mut names = ServerNames::new(Arc::clone(&self.default));
+        for server in &self.servers {
+            let empty = [ServerName::Exact(Bytes::new())];
+            let all = if server.names.is_empty() {
+                &empty[..]
+            } else {
+                &server.names[..]
+            };
+            for name in all {
+                if !names.add(name, server) {
+                    let text = name.text();
+                    let text = String::from_utf8_lossy(&text).into_owned();
+                    let message = format!(
+                        "conflicting server name \"{text}\" on {}, ignored",
+                        self.address
+                    );
+                    let warning = cx.diagnostics.push_warning(server.span, message);
+                    warning.code(code::CONFLICTING_NAME);
+                }
+            }
+        }
+        Listen {
+            address: self.address,
+            options: self.options,
+            has_proxy_protocol: self.has_proxy_protocol,
+            is_encrypted: self.is_encrypted,
+            has_http2: self.has_http2,
+            names,
+        }
+    }
+}
+
+/// One socket for each address, but one only for a wildcard and the addresses of its port.
+fn bind_wildcards(listens: Vec<Listen>) -> Vec<Binding> {
+    let listens: Vec<Arc<Listen>> = listens.into_iter().map(Arc::new).collect();
+    let family = |address: &SocketAddr| (address.port(), address.is_ipv4());
+    let mut wildcards = HashMap::new();
+    for listen in &listens {
+        if let Address::Inet(wild) = &listen.address
+            && wild.ip().is_unspecified()
+        {
+            wildcards.entry(family(wild)).or_insert(listen);
+        }
+    }
+    let mut bindings: Vec<Binding> = Vec::new();
+    let mut by_address: HashMap<&Address, usize> = HashMap::new();
+    for listen in &listens {
+        let wildcard = match &listen.address {
+            Address::Inet(own) => wildcards.get(&family(own)).copied(),
+            Address::Unix(_) => None,
+        };
+        let socket = wildcard.unwrap_or(listen);
+        let known = by_address.get(&socket.address);
+        match known.and_then(|index| bindings.get_mut(*index)) {
+            Some(binding) => binding.listens.push(Arc::clone(listen)),
+            None => {
+                by_address.insert(&socket.address, bindings.len());
+                bindings.push(Binding {
+                    bound: socket.address.clone(),
+                    options: socket.options.clone(),
+                    listens: vec![Arc::clone(listen)],
+                });
+            }
+        }
+    }
+    bindings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listen_takes_addresses_ports_and_ranges() {
+        let cases = [
+            ("80", vec!["0.0.0.0:80"]),
+            ("*:81", vec!["0.0.0.0:81"]),
+            ("127.0.0.1", vec!["127.0.0.1:80"]),
+            ("127.0.0.1:8080", vec!["127.0.0.1:8080"]),
+            ("[::1]:8080", vec!["[::1]:8080"]),
+            ("[::]:90", vec!["[::]:90"]),
+            (
+                "127.0.0.1:80-82",
+                vec!["127.0.0.1:80", "127.0.0.1:81", "127.0.0.1:82"],
+            ),
+            ("unix:/run/x", vec!["unix:/run/x"]),
+        ];
+        for (text, expected) in cases {
+            let found: Vec<String> = parse_addresses(text)
+                .unwrap()
+                .iter()
+                .map(Address::to_string)
+                .collect();
+            assert_eq!(found, expected, "{text}");
+        }
+        for text in [
+            "unix:",
+            "127.0.0.1:0",
+            "127.0.0.1:x",
+            "[::1",
+            "127.0.0.1:9-8",
+            ":::",
+        ] {
+            assert!(parse_addresses(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn server_names_take_one_wildcard_at_one_end() {
+        for text in ["*", "*.", "a.*.b", "a*", "*a", "*.*", "."] {
+            assert!(parse_name(text).is_none(), "{text}");
+        }
+        for text in ["", "a", "A.b", "*.a", ".a", "a.*"] {
+            assert!(parse_name(text).is_some(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! All directives in their tables, and the building of a [`Conf`] from a tree.
+//!
+//! ```text
+//! statement ─► row of table.rs? ─► its function
+//!          └─► families of the scope ─► raw settings of this level
+//!          └─► no effect (a note) | refused by name | unknown (`unknown.rs` helps)
+//! ```
+//!
+//! The walk itself is `scope`'s, which knows no directive; whoever has directives imports that, and
+//! is imported here.
+//!
+//! Invariants:
+//! 1. Building opens, resolves and starts nothing but what nginx resolves at start (names of peers
+//!    and listeners).
+//! 2. A mistake never stops the walk, so that all of a tree are reported together, each with its
+//!    place; [`build`] fails at its end if there was any.
+
+pub mod blocks;
+pub mod codes;
+pub mod listen;
+pub mod manual;
+pub mod no_effect;
+pub mod refused;
+pub mod table;
+pub mod unknown;
+pub mod upstream_lines;
+
+use std::sync::{Arc, LazyLock};
+
+use millpond_conf::code as conf_code;
+use millpond_conf::render::RENDERED;
+use millpond_conf::source::Span;
+use millpond_conf::tree::{Statement, Tree};
+use millpond_conf::{Applied, Contexts, ParseContext, Scope, VarId};
+use millpond_proxy::cache::zones::Zones;
+use millpond_proxy::scope::block::Draft;
+use millpond_proxy::scope::build::{Builder, Tables};
+use millpond_proxy::scope::code;
+use millpond_proxy::settings::declared::Declared;
+use millpond_proxy::settings::level::Levels;
+use millpond_proxy::settings::location::LocationSettings;
+use millpond_proxy::settings::main::{MainSettings, MainSettingsRaw};
+use millpond_proxy::settings::server::ServerSettings;
+use millpond_proxy::settings::{Conf, Uses};
+use millpond_proxy::var::{self, VariableTable};
+
+/// The tables that the walk goes by.
+const TABLES: Tables = Tables {
+    row: table::find,
+    setting,
+    refusal: refused::find,
+    foreign: unknown::help_of_module,
+};
+
+/// Builds the snapshot of a tree. The diagnostics (errors, warnings, notes) are returned in `cx`.
+pub fn build(tree: &Tree, cx: ParseContext) -> (Option<Conf>, ParseContext) {
+    let mut builder = Builder::new(cx, TABLES);
+    builder.put(table::HOOKS);
+    let mut draft = Draft {
+        context: Contexts::MAIN,
+        ..Draft::default()
+    };
+    builder.walk(&tree.statements, &mut draft);
+    finish(builder)
+}
+
+/// Obeys a line that has no row.
+fn setting(builder: &mut Builder, statement: &Statement, context: Contexts) {
+    let (levels, cx) = builder.with_cx::<Levels>();
+    if levels.apply(statement, context, cx) == Applied::Done {
+        return;
+    }
+    let line = (statement, context);
+    if levels.apply_own(table::HOOKS.families, line, cx) == Applied::Done {
+        return;
+    }
+    let (main, cx) = builder.with_cx::<MainSettingsRaw>();
+    let applied = MainSettings::apply(main, statement, context, cx);
+    if matches!(applied, Applied::Unknown) {
+        unclaimed(builder, statement, context);
+    }
+}
+
+/// A directive that no scope of this level has.
+fn unclaimed(builder: &mut Builder, statement: &Statement, context: Contexts) {
+    let name = statement.name.text.as_str();
+    let span = statement.name.span;
+    if let Some(directive) = all_directives().iter().find(|d| d.name == name) {
+        builder.misplaced(statement, directive.contexts);
+    } else if let Some(row) = no_effect::find(name) {
+        if row.contexts.allows(context) {
+            let message = format!("\"{name}\" has no effect: {}", row.reason);
+            let note = builder.cx.diagnostics.push_note(span, message);
+            note.code(conf_code::NO_EFFECT);
+        } else {
+            builder.misplaced(statement, row.contexts);
+        }
+    } else if let Some(reason) = refused::find(name) {
+        builder
+            .cx
+            .diagnostics
+            .push_error(span, format!("directive \"{name}\" is not supported"))
+            .code(conf_code::UNSUPPORTED_DIRECTIVE)
+            .help(reason);
+    } else {
+        // Comparing costs; nobody reads what is not shown.
+        let is_read = builder.cx.diagnostics.len() < RENDERED;
+        let help = is_read.then(|| unknown::help(name)).flatten();
+        let message = format!("unknown directive \"{name}\"");
+        let error = builder.cx.diagnostics.push_error(span, message);
+        error.code(conf_code::UNKNOWN_DIRECTIVE);
+        if let Some(help) = help {
+            error.help(help);
+        }
+    }
+}
+
+fn finish(mut builder: Builder) -> (Option<Conf>, ParseContext) {
+    let blocks: blocks::Blocks = builder.take();
+    let bindings = listen::bindings(&mut builder.cx, &blocks.servers);
+    millpond_proxy::tls::contexts::prepare(&mut builder, &bindings);
+    let main: MainSettingsRaw = builder.take();
+    let main = MainSettings::resolve(&[&main], &mut builder.cx);
+    for hook in table::END {
+        hook(&mut builder);
+    }
+    let variables = variables(&mut builder);
+    if builder.cx.diagnostics.has_errors() {
+        return (None, builder.cx);
+    }
+    let uses: Uses = builder.take();
+    let uses_any = |names: &[&str]| uses.ssi || names.iter().any(|name| is_used(&builder, name));
+    let conf = Conf {
+        main,
+        bindings: bindings.into_iter().map(Arc::new).collect(),
+        variables,
+        zones: Zones::default(),
+        uses_upstream_fields: uses.ssi
+            || uses_family(&builder, "upstream_http_")
+            || uses_family(&builder, "upstream_cookie_"),
+        uses_cache_hits: is_used(&builder, "cache_hits"),
+        // Pages with commands may name any variable.
+        uses_freshness: uses_any(&["cache_age", "cache_ttl"]),
+        uses_proxy_host: uses_any(&["proxy_host", "proxy_port"]),
+        uses_real_ip: uses.real_ip,
+        uses_foreign_sources: uses.foreign_sources,
+        reading: uses.reading,
+        uses_slices: is_used(&builder, "slice_range"),
+        declared: builder.take::<Declared>(),
+    };
+    (Some(conf), builder.cx)
+}
+
+/// True when a variable is named anywhere.
+fn is_used(builder: &Builder, name: &str) -> bool {
+    builder.cx.variables.lookup(name).is_some()
+}
+
+/// True when a variable of a family is used anywhere.
+fn uses_family(builder: &Builder, prefix: &str) -> bool {
+    let variables = &builder.cx.variables;
+    let mut ids = (0..variables.len()).map(|number| VarId(number as u32));
+    ids.any(|id| variables.name(id).starts_with(prefix))
+}
+
+/// Reports a variable that nobody defines.
+fn unknown_variable(builder: &mut Builder, name: &str, span: Span) {
+    let message = format!("unknown \"{name}\" variable");
+    let variables = &builder.cx.variables;
+    let defined = var::defined(builder).map(|id| variables.name(id));
+    let mut names: Vec<&str> = defined.collect();
+    names.sort_unstable();
+    names.extend(var::names());
+    let near = millpond_conf::suggest(name, names).map(|near| format!("did you mean \"${near}\"?"));
+    let error = builder.cx.diagnostics.push_error(span, message);
+    error.code(code::UNKNOWN_VARIABLE);
+    if let Some(reason) = var::absent::refusal(name) {
+        error.help(reason);
+    } else if let Some(near) = near {
+        error.help(near);
+    }
+}
+
+/// Gives every used name its meaning and reports those without one.
+fn variables(builder: &mut Builder) -> VariableTable {
+    let names: Vec<String> = (0..builder.cx.variables.len())
+        .map(|number| builder.cx.variables.name(VarId(number as u32)).to_string())
+        .collect();
+    let (table, unknown) = VariableTable::build(names.iter().map(String::as_str), |id| {
+        var::definition(builder, id)
+    });
+    let uses: Vec<(VarId, Span)> = builder.cx.variables.uses().collect();
+    for (id, span) in uses {
+        // Defaults name variables, too; those are ours to get right.
+        if unknown.contains(&id) && span != Span::NONE {
+            let name = names.get(id.0 as usize).cloned().unwrap_or_default();
+            unknown_variable(builder, &name, span);
+        }
+    }
+    table
+}
+
+/// All settings of all scopes.
+pub fn all_directives() -> &'static [millpond_conf::Directive] {
+    static ALL: LazyLock<Vec<millpond_conf::Directive>> = LazyLock::new(|| {
+        let mut all = LocationSettings::directives();
+        all.extend(ServerSettings::directives());
+        all.extend(MainSettings::directives());
+        let own = table::HOOKS.families.iter();
+        all.extend(own.flat_map(|family| (family.directives)()));
+        all
+    });
+    &ALL
+}
+
+/// True for a directive that has an effect here, lines inside `upstream` included.
+pub fn is_implemented(name: &str) -> bool {
+    table::find(name).is_some()
+        || upstream_lines::find(name).is_some()
+        || all_directives().iter().any(|it| it.name == name)
+}

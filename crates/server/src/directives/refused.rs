@@ -1,0 +1,101 @@
+//! Directives of nginx that are not supported; a configuration that has one is refused by name.
+//!
+//! Nothing that changes answers is ignored in silence: the reason says what is missing and, where
+//! there is one, what to do instead.
+
+/// A group of refused directives.
+#[derive(Debug)]
+pub struct Refused {
+    /// Names, with spaces between them.
+    pub names: &'static str,
+    /// The part that the names belong to in nginx, and what to do instead.
+    pub reason: &'static str,
+}
+
+/// The table.
+pub const REFUSED: &[Refused] = &[
+    Refused {
+        names: "perl_modules perl_require perl perl_set",
+        reason: "embedded Perl is not supported",
+    },
+    Refused {
+        names: "mail auth_http auth_http_timeout auth_http_header auth_http_pass_client_cert \
+                protocol timeout max_errors imap_client_buffer imap_capabilities imap_auth \
+                pop3_capabilities pop3_auth proxy proxy_buffer proxy_pass_error_message \
+                xclient proxy_smtp_auth smtp_client_buffer smtp_greeting_delay \
+                smtp_capabilities smtp_auth starttls",
+        reason: "the mail proxy is not part of this program",
+    },
+    Refused {
+        names: "stream proxy_timeout proxy_protocol proxy_protocol_timeout preread_buffer_size \
+                preread_timeout pass proxy_downstream_buffer proxy_upstream_buffer \
+                proxy_upload_rate proxy_download_rate proxy_requests proxy_responses \
+                proxy_half_close proxy_ssl proxy_ssl_alpn ssl_handshake_timeout ssl_alpn \
+                ssl_preread",
+        reason: "proxying of TCP and UDP is not part of this program",
+    },
+    Refused {
+        names: "tunnel_pass tunnel_bind tunnel_socket_keepalive tunnel_socket_rcvbuf \
+                tunnel_socket_sndbuf tunnel_connect_timeout tunnel_send_timeout \
+                tunnel_send_lowat tunnel_buffer_size tunnel_read_timeout tunnel_next_upstream \
+                tunnel_next_upstream_tries tunnel_next_upstream_timeout",
+        reason: "tunnels for CONNECT are not supported",
+    },
+    Refused {
+        names: "ssl_ocsp ssl_ocsp_responder ssl_ocsp_cache",
+        reason: "responders are not asked about certificates of clients; \"ssl_crl\" names those \
+                 that were taken back",
+    },
+    Refused {
+        names: "uwsgi_string",
+        reason: "uwsgi requests with a string instead of parameters are not supported",
+    },
+    Refused {
+        names: "http3 http3_hq http3_max_concurrent_streams http3_stream_buffer_size quic_bpf \
+                quic_retry quic_gso quic_host_key quic_active_connection_id_limit",
+        reason: "HTTP/3 is not supported; clients fall back to HTTP/1.1",
+    },
+    Refused {
+        names: "xslt_stylesheet xslt_param xslt_string_param xslt_types xslt_last_modified \
+                xml_entities xml_external_entities",
+        reason: "XSLT is not supported",
+    },
+    Refused {
+        names: "image_filter image_filter_jpeg_quality image_filter_webp_quality \
+                image_filter_sharpen image_filter_transparency image_filter_interlace \
+                image_filter_buffer",
+        reason: "image conversion is not supported",
+    },
+    Refused {
+        names: "geoip_country geoip_org geoip_city geoip_proxy geoip_proxy_recursive",
+        reason: "GeoIP databases are not supported; use \"geo\" or \"map\"",
+    },
+    Refused {
+        names: "dav_methods dav_access create_full_put_path min_delete_depth",
+        reason: "WebDAV is not supported",
+    },
+    Refused {
+        names: "modern_browser ancient_browser modern_browser_value ancient_browser_value",
+        reason: "browser detection is not supported; use \"map $http_user_agent\"",
+    },
+    Refused {
+        names: "degradation degrade",
+        reason: "degradation is not supported",
+    },
+    Refused {
+        names: "google_perftools_profiles",
+        reason: "profiling by gperftools is not supported; use perf",
+    },
+    Refused {
+        names: "client_body_early_read",
+        reason: "bodies are read when a handler asks for them",
+    },
+];
+
+/// The reason why a directive is refused.
+pub fn find(name: &str) -> Option<&'static str> {
+    REFUSED
+        .iter()
+        .find(|row| row.names.split_ascii_whitespace().any(|it| it == name))
+        .map(|row| row.reason)
+}

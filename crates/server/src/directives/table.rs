@@ -1,0 +1,86 @@
+//! The tables of everything that has directives beside its settings: rows, and hooks of families.
+//!
+//! A file of directives is named here once for each kind of thing that it brings. The settings of
+//! families stand in the tables of `settings`.
+
+use millpond_proxy::scope::block::Row;
+use millpond_proxy::scope::build::Builder;
+use millpond_proxy::settings::level::Hooks;
+use millpond_proxy::settings::location::LocationSettings;
+use millpond_proxy::{cache, filter, handler, log, map, phase, rewrite, stats, tls, upstream};
+
+use crate::handler::{api, dashboard, health, metrics};
+
+/// Directives that are no plain setting.
+const ROWS: &[&[Row]] = &[
+    super::blocks::ROWS,
+    super::listen::ROWS,
+    cache::zones::ROWS,
+    stats::ledger::ROWS,
+    stats::status_zone::ROWS,
+    stats::site_info::ROWS,
+    log::format::ROWS,
+    handler::access::ROWS,
+    api::ROWS,
+    dashboard::ROWS,
+    handler::empty_gif::ROWS,
+    handler::flv::ROWS,
+    handler::limit_conn::ROWS,
+    handler::limit_req::ROWS,
+    health::ROWS,
+    metrics::ROWS,
+    handler::mp4::ROWS,
+    handler::stub_status::ROWS,
+    upstream::declare::ROWS,
+    upstream::pass::ROWS,
+    map::ROWS,
+    rewrite::ROWS,
+    handler::try_files::ROWS,
+    filter::charset::ROWS,
+];
+
+/// Hooks of families, in the order in which they run.
+pub const HOOKS: Hooks = Hooks {
+    families: &[handler::mp4::FAMILY],
+    check: &[upstream::redirect::check, upstream::cookie::check],
+    close: &[
+        upstream::pass_settings::close,
+        upstream::memcached::close,
+        handler::path::close,
+        cache::purge::form::close,
+        // The handler of the block is known from here on.
+        handler::close,
+        rewrite::close,
+        handler::access::close,
+        upstream::pass::close,
+        tls::origins::close,
+        handler::referer::close,
+        log::access::close,
+        log::upstream::close,
+        handler::limit_zone::close,
+        filter::ssi::close,
+        handler::realip::close,
+        handler::auth_request::close,
+        cache::zones::close,
+        filter::sub::close,
+        filter::charset::close,
+        phase::close,
+    ],
+};
+
+/// Ends of the http block, with its settings.
+pub const END_OF_HTTP: &[fn(&mut Builder, &LocationSettings)] =
+    &[upstream::declare::settle, upstream::declare::check_zones];
+
+/// Checks of a configuration that was read to its end.
+pub const END: &[fn(&mut Builder)] = &[handler::limit_zone::check_uses, cache::zones::check_uses];
+
+/// All rows.
+pub fn rows() -> impl Iterator<Item = &'static Row> {
+    ROWS.iter().copied().flatten()
+}
+
+/// The row of a name.
+pub fn find(name: &str) -> Option<&'static Row> {
+    rows().find(|row| row.name == name)
+}

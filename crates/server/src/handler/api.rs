@@ -1,0 +1,466 @@
+//! `api`: what the process knows of itself, as JSON, to whoever the location lets in.
+//!
+//! | below the location's name | answer |
+//! |---|---|
+//! | `/`, `/1/` to `/9/` | NGINX Plus's API (`control/plus`) |
+//! | `/millpond/1/` | our own, the same as on the control socket (`control/api.rs`) |
+//! | `/openapi.json` | a description of both |
+//!
+//! ```text
+//! worker: request ──► thread: answer ──head──► worker ──► client
+//!                          └── lines, at most PIECES ahead of the client ──►┘
+//! ```
+//!
+//! 1. Everything is answered by a thread beside the worker: it may wait for a lock or a disk.
+//! 2. At most `PLACES` requests are answered at once, all workers together.
+//! 3. Without `write=on` nothing can be changed; nor by a page of another site that a browser shows
+//!    to somebody who could (`foreign`).
+//! 4. A list that does not end as it should ends the connection.
+//! 5. Who takes no piece of a list for `PATIENCE` gets no more of it, and gives the place back.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use millpond_conf::{Contexts, Statement};
+use millpond_proxy::downstream::body::{self, RequestBody};
+use millpond_proxy::failure::Failure;
+use millpond_proxy::handler::{ContentHandler, Explained, Handler};
+use millpond_proxy::phase::{self, Flow};
+use millpond_proxy::request::Request;
+use millpond_proxy::response::Response;
+use millpond_proxy::scope::block::{Draft, Pass, Row};
+use millpond_proxy::scope::build::Builder;
+use millpond_proxy::var::request::random_id;
+use millpond_system::body::{Body, BodyError, BodyStream, Piece};
+use millpond_system::clock;
+use millpond_wire::header::{Field, Known};
+use millpond_wire::http1::Method;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::control::api::{self, Answer, Ask, MakeLines, Verb};
+use crate::control::foreign;
+use crate::control::lines::{Pieces, Sink};
+use crate::control::plus::{self, BODY_MAX, Payload, Refusal, View};
+use crate::control::{query, report, scene};
+
+/// The description of everything that is answered.
+pub const OPENAPI: &str = include_str!("../../../../docs/openapi.json");
+/// Requests at once (arbitrary: dashboards ask for a dozen things at a time).
+const PLACES: usize = 32;
+/// Pieces that may wait for the client.
+const PIECES: usize = 2;
+/// The longest time that a client may take for a piece (arbitrary: a page on a telephone's line
+/// takes a second).
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two looks whether it has taken one (arbitrary: 32 threads that do this are nothing).
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The row.
+pub const ROWS: &[Row] = &[Row {
+    name: "api",
+    contexts: Contexts::LOCATION,
+    syntax: "[write=on | off] [hosts=name,...]",
+    is_block: false,
+    pass: Pass::First,
+    doc: "Answers with what the process knows of itself, as JSON: below the location's name are \
+          NGINX Plus's API (`/9/`), our own (`/millpond/1/`) and a description of both \
+          (`/openapi.json`); docs/api.md has more. With `write=on` zones can be purged and \
+          verified, counters begun anew and servers of upstream groups changed by it, too, by \
+          requests with `Content-Type: application/json` or the field `Millpond-Api`, and by no \
+          page of another site. The host that such a request names must be an IP address, \
+          `localhost`, a name of the server, or one of `hosts`; with `hosts` that holds for all \
+          requests. Who may ask is for `allow`, `deny` and the other gates of the location to say.",
+    apply: row,
+}];
+
+/// An API of a location.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiPolicy {
+    /// The rights of those who ask: to read, or to change things too.
+    pub rights: Rights,
+    /// Names under which the API is asked, beside those of the server; none if all are welcome that
+    /// only ask.
+    pub hosts: Option<Vec<String>>,
+}
+
+/// The rights of those who ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// Requests that only ask.
+    Read,
+    /// Requests that change something, too.
+    Write,
+}
+
+fn row(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
+    if !builder.has_arguments(statement, 0..=2) {
+        return;
+    }
+    let mut policy = ApiPolicy {
+        rights: Rights::Read,
+        hosts: None,
+    };
+    for word in &statement.args {
+        let hosts = word.text.strip_prefix("hosts=");
+        let hosts = hosts.filter(|_| policy.hosts.is_none()).and_then(names);
+        match (word.text.as_str(), hosts) {
+            ("write=on", _) => policy.rights = Rights::Write,
+            ("write=off", _) => policy.rights = Rights::Read,
+            (_, Some(hosts)) => policy.hosts = Some(hosts),
+            (other, None) => {
+                let message = format!("invalid parameter \"{other}\"");
+                return builder.error(word.span, message);
+            }
+        }
+    }
+    if !draft.has_plain_name {
+        let message = "\"api\" must stand in a location that is found by a prefix";
+        return builder.error(statement.span, message);
+    }
+    draft.put(ContentHandler::own(ApiHandler(Arc::new(policy))));
+}
+
+/// Names between commas, without ports; none if there is none, or an empty one.
+fn names(list: &str) -> Option<Vec<String>> {
+    let names: Vec<String> = list.split(',').map(str::to_ascii_lowercase).collect();
+    names.iter().all(|name| !name.is_empty()).then_some(names)
+}
+
+/// The answers of an API.
+#[derive(Debug)]
+struct ApiHandler(Arc<ApiPolicy>);
+
+impl Handler for ApiHandler {
+    fn begin<'a>(&self, req: &'a mut Request) -> Result<phase::Begun<'a>, Failure> {
+        let policy = Arc::clone(&self.0);
+        Ok(phase::Begun::waits(req, async move |req| {
+            let response = run(req, &policy).await?;
+            Ok(Flow::Respond(Box::new(response)))
+        }))
+    }
+
+    fn explain(&self) -> Explained {
+        Explained::Itself("api")
+    }
+}
+
+/// Answers a request.
+async fn run(req: &mut Request, policy: &ApiPolicy) -> Result<Response, Failure> {
+    let Some(segments) = segments(req) else {
+        return Err(Failure::Status(404));
+    };
+    let id = req.request_id.get_or_init(random_id);
+    let id = String::from_utf8_lossy(id).into_owned();
+    let is_own = segments.first().is_some_and(|first| first == "millpond");
+    let verb = match verb(req, policy) {
+        Ok(verb) => verb,
+        Err(Turned::Options) => return Ok(options(policy.rights)),
+        Err(Turned::Refused(refusal)) if is_own => {
+            let (status, text) = refusal.status_and_text();
+            return Ok(at_once(report::problem(status, text)));
+        }
+        Err(Turned::Refused(refusal)) => return Ok(at_once(refusal.answer(&id))),
+    };
+    if segments.iter().map(String::as_str).eq(["openapi.json"]) && verb == Verb::Get {
+        let body = Bytes::from_static(OPENAPI.as_bytes());
+        return Ok(Response::text(200, JSON, body));
+    }
+    let ask = Ask {
+        verb,
+        segments,
+        parameters: query::parameters(&req.args),
+    };
+    let payload = payload(req, ask.verb).await?;
+    let Some(place) = Place::take(&req.worker().shared.api_places) else {
+        return Ok(at_once(Refusal::Busy.answer(&id)));
+    };
+    let by = format!("by the API for {}", req.client.remote.borrow().host_text());
+    let view = View {
+        conf: Arc::clone(&req.conf),
+        shared: Arc::clone(&req.worker().shared),
+        address: req.client.connection.local.to_string(),
+        request_id: id,
+        by,
+    };
+    let answered = beside(place, move || {
+        if is_own {
+            let scene = scene(Some(&view.conf), Some(&view.shared), &view.by);
+            api::answer(&scene, &own(ask))
+        } else {
+            plus::answer(&view, &ask, &payload)
+        }
+    });
+    answered.await
+}
+
+/// Reads the body of a request that changes something, which is little.
+async fn payload(req: &mut Request, verb: Verb) -> Result<Payload, Failure> {
+    if !matches!(verb, Verb::Post | Verb::Patch) {
+        return Ok(Payload::Bytes(Bytes::new()));
+    }
+    if req.body.len().is_some_and(|length| length > BODY_MAX) {
+        return Ok(Payload::TooLarge);
+    }
+    body::read_all(req).await?;
+    Ok(match &req.body {
+        RequestBody::Memory(bytes) if bytes.len() as u64 <= BODY_MAX => {
+            Payload::Bytes(bytes.clone())
+        }
+        RequestBody::Memory(_) | RequestBody::File(_) => Payload::TooLarge,
+        RequestBody::None | RequestBody::Unread { .. } => Payload::Bytes(Bytes::new()),
+    })
+}
+
+/// The segments of the path below the location's name.
+fn segments(req: &Request) -> Option<Vec<String>> {
+    let below = req.uri.strip_prefix(&*req.location.name)?;
+    let is_below = below.is_empty() || below.starts_with(b"/") || req.location.name.ends_with(b"/");
+    let below = Some(below).filter(|_| is_below)?;
+    let segments = below.split(|byte| *byte == b'/');
+    let segments = segments.filter(|segment| !segment.is_empty());
+    Some(
+        segments
+            .map(|segment| String::from_utf8_lossy(segment).into_owned())
+            .collect(),
+    )
+}
+
+/// The request as it would be on the control socket.
+fn own(ask: Ask) -> Ask {
+    let segments = std::iter::once("api".to_string()).chain(ask.segments);
+    Ask {
+        segments: segments.collect(),
+        ..ask
+    }
+}
+
+/// A method that is not run.
+enum Turned {
+    Options,
+    Refused(Refusal),
+}
+
+/// INVARIANT 3.
+fn verb(req: &Request, policy: &ApiPolicy) -> Result<Verb, Turned> {
+    let refused = |foreign| Turned::Refused(Refusal::Foreign(foreign));
+    if policy.hosts.is_some() {
+        foreign::check_host(req, policy.hosts.as_deref()).map_err(refused)?;
+    }
+    let verb = verb_of(req.method, policy.rights)?;
+    if verb != Verb::Get {
+        foreign::check_writing(req).map_err(refused)?;
+        foreign::check_host(req, policy.hosts.as_deref()).map_err(refused)?;
+    }
+    Ok(verb)
+}
+
+fn verb_of(method: Method, rights: Rights) -> Result<Verb, Turned> {
+    match (method, rights) {
+        (Method::Get | Method::Head, _) => Ok(Verb::Get),
+        (Method::Options, _) => Err(Turned::Options),
+        (Method::Post, Rights::Write) => Ok(Verb::Post),
+        (Method::Patch, Rights::Write) => Ok(Verb::Patch),
+        (Method::Delete, Rights::Write) => Ok(Verb::Delete),
+        (Method::Post | Method::Put | Method::Patch | Method::Delete, Rights::Read) => {
+            Err(Turned::Refused(Refusal::Disabled))
+        }
+        _ => Err(Turned::Refused(Refusal::Method)),
+    }
+}
+
+const JSON: Bytes = Bytes::from_static(b"application/json");
+
+fn options(rights: Rights) -> Response {
+    let methods: &'static [u8] = match rights {
+        Rights::Read => b"GET, HEAD, OPTIONS",
+        Rights::Write => b"GET, HEAD, POST, PATCH, DELETE, OPTIONS",
+    };
+    let mut response = Response::empty(204);
+    let allow = Field::new(Bytes::from_static(b"Allow"), Bytes::from_static(methods));
+    response.fields.push(allow);
+    response
+}
+
+/// An answer that took no thread.
+fn at_once(answer: Answer) -> Response {
+    let text = match answer.body {
+        api::Body::Json(text) => text,
+        api::Body::Lines(_) => String::new(),
+    };
+    fresh(Response::text(answer.status, JSON, Bytes::from(text)))
+}
+
+/// Marks an answer as one not to be stored: it is true now, and need not be a moment later.
+fn fresh(mut response: Response) -> Response {
+    let value = Bytes::from_static(b"no-store");
+    response.fields.set(Known::CacheControl, value);
+    response
+}
+
+/// The head of an answer from another thread.
+enum Begun {
+    Json(u16, String),
+    Lines(u16),
+}
+
+/// Makes the answer on a thread of its own.
+async fn beside(
+    place: Place,
+    answer: impl FnOnce() -> Answer + Send + 'static,
+) -> Result<Response, Failure> {
+    let (begin, begun) = oneshot::channel();
+    let (send, parts) = mpsc::channel(PIECES);
+    let job = move || {
+        let _place = place;
+        let answer = answer();
+        match answer.body {
+            api::Body::Json(text) => {
+                // A client that has left meanwhile is told nothing.
+                let _ = begin.send(Begun::Json(answer.status, text));
+            }
+            api::Body::Lines(make) => {
+                if begin.send(Begun::Lines(answer.status)).is_ok() {
+                    write_lines(make, send);
+                }
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("api".to_string());
+    if let Err(error) = thread.spawn(job) {
+        return Err(Failure::Internal(format!("no thread for the API: {error}")));
+    }
+    Ok(fresh(match begun.await {
+        Ok(Begun::Json(204, _)) => Response::empty(204),
+        Ok(Begun::Json(status, text)) => Response::text(status, JSON, Bytes::from(text)),
+        Ok(Begun::Lines(status)) => {
+            let kind = Bytes::from_static(b"application/x-ndjson");
+            let mut response = Response::text(status, kind, Bytes::new());
+            response.length = None;
+            response.body = Body::Stream(Box::pin(LinesBody { parts }));
+            response
+        }
+        Err(_) => return Err(Failure::Internal("an answer of the API panicked".into())),
+    }))
+}
+
+/// A place among the requests that may run at once.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    /// Takes a place, if one is free (INVARIANT 2).
+    fn take(places: &Arc<AtomicUsize>) -> Option<Place> {
+        let before = places.fetch_add(1, Ordering::AcqRel);
+        // Dropped again, it is given back.
+        Some(Place(Arc::clone(places))).filter(|_| before < PLACES)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A part of a list.
+enum Part {
+    Bytes(Bytes),
+    End,
+}
+
+fn write_lines(make: MakeLines, send: mpsc::Sender<Part>) {
+    let mut pieces = Pieces::new(Channel {
+        send,
+        patience: PATIENCE,
+    });
+    let made = make(&mut pieces).and_then(|()| pieces.end());
+    if let Ok(channel) = made {
+        // A client that has left meanwhile misses nothing.
+        let _ = channel.put(Part::End);
+    }
+}
+
+/// Pieces for the worker; waits for the client.
+struct Channel {
+    send: mpsc::Sender<Part>,
+    patience: Duration,
+}
+
+impl Channel {
+    fn put(&self, part: Part) -> io::Result<()> {
+        let until = clock::instant() + self.patience;
+        let mut part = part;
+        // Each round but the last waits, and there is an end to waiting.
+        loop {
+            part = match self.send.try_send(part) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Closed(_)) => return Err(io::ErrorKind::BrokenPipe.into()),
+                // INVARIANT 5.
+                Err(TrySendError::Full(_)) if clock::instant() >= until => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                Err(TrySendError::Full(part)) => part,
+            };
+            std::thread::park_timeout(LOOK);
+        }
+    }
+}
+
+impl Sink for Channel {
+    fn send(&mut self, piece: &mut BytesMut) -> io::Result<()> {
+        self.put(Part::Bytes(piece.split().freeze()))
+    }
+
+    fn is_wanted(&mut self) -> bool {
+        !self.send.is_closed()
+    }
+}
+
+/// The body of an answer whose lines a thread makes.
+struct LinesBody {
+    parts: mpsc::Receiver<Part>,
+}
+
+impl BodyStream for LinesBody {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Piece, BodyError>>> {
+        Poll::Ready(match ready!(self.parts.poll_recv(cx)) {
+            Some(Part::Bytes(bytes)) => Some(Ok(Piece::Memory(bytes))),
+            Some(Part::End) => None,
+            // INVARIANT 4.
+            None => Some(Err(BodyError::Broken("a list broke off".to_string()))),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn list_that_nobody_takes_is_given_up() {
+        let (send, mut parts) = mpsc::channel(PIECES);
+        let channel = Channel {
+            send,
+            patience: Duration::ZERO,
+        };
+        for _ in 0..PIECES {
+            channel.put(Part::Bytes(Bytes::new())).unwrap();
+        }
+        let failure = channel.put(Part::End).unwrap_err();
+        assert_eq!(failure.kind(), io::ErrorKind::TimedOut);
+        // Room again, for one.
+        assert!(parts.try_recv().is_ok());
+        channel.put(Part::End).unwrap();
+        drop(parts);
+        let failure = channel.put(Part::End).unwrap_err();
+        assert_eq!(failure.kind(), io::ErrorKind::BrokenPipe);
+    }
+}

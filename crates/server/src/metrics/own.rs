@@ -1,0 +1,573 @@
+//! The metrics under Millpond's own names: `millpond_…`, and `process_…` as all programs have them.
+//!
+//! Names follow the conventions of Prometheus: base units, `_total` for counters, one metric for
+//! one thing and labels for its kinds. Cache statuses are in lower case; `none` is for what no
+//! cache looked at.
+
+use millpond_proxy::stats::STATUSES;
+use millpond_proxy::stats::connections::Happened;
+use millpond_proxy::stats::limit::{LimitCount, Outcome};
+use millpond_proxy::stats::peer::TimeCount;
+use millpond_proxy::stats::site::SiteCount;
+use millpond_proxy::stats::status_zone::ZoneCount;
+use millpond_proxy::stats::times::{AnswerTimes, ExchangeTimes, Histogram, RESULTS};
+use millpond_proxy::trace::Why;
+
+use super::facts::{
+    DISK_STATES, Facts, PEER_STATES, PeerFacts, SiteFacts, ZoneFacts, disk_state, lost_lines,
+};
+use super::text::{Number, Samples};
+use super::{Kind, Metric, metric};
+use Kind::{Counter, Gauge, Info, Summary};
+
+/// The metrics, in the order of the page.
+#[rustfmt::skip]
+pub(super) const METRICS: &[Metric] = &[
+    metric("process_cpu_seconds_total", Counter, &[], (
+        "Processor time that the process took, in the kernel and outside.",
+        |facts, out| some(out, facts.process.cpu_seconds))),
+    metric("process_start_time_seconds", Gauge, &[], (
+        "When the process started, seconds since 1970.",
+        |facts, out| some(out, facts.process.started))),
+    metric("process_resident_memory_bytes", Gauge, &[], (
+        "Memory that the process has.",
+        |facts, out| some(out, facts.process.resident_bytes))),
+    metric("process_virtual_memory_bytes", Gauge, &[], (
+        "Addresses that the process uses.",
+        |facts, out| some(out, facts.process.virtual_bytes))),
+    metric("process_open_fds", Gauge, &[], (
+        "Open descriptors: connections, files, sockets.",
+        |facts, out| some(out, facts.process.open_fds))),
+    metric("process_max_fds", Gauge, &[], (
+        "The most descriptors that the process may have open.",
+        |facts, out| some(out, facts.process.max_fds))),
+    metric("millpond_build_info", Info, &["version"], (
+        "The version that runs.",
+        |_, out| out.add(&[env!("CARGO_PKG_VERSION")], true))),
+    metric("millpond_config_last_reload_successful", Gauge, &[], (
+        "1 if the configuration that was last read is in force, 0 if it was refused and the one \
+         before it still is.",
+        |facts, out| out.add(&[], facts.load.is_taken))),
+    metric("millpond_config_last_reload_success_timestamp_seconds", Gauge, &[], (
+        "When a configuration was last taken, seconds since 1970.",
+        |facts, out| out.add(&[], seconds(facts.load.taken_ms)))),
+    metric("millpond_config_reloads_total", Counter, &["result"], (
+        "Configurations that were read since the process began, the first included: `success` if \
+         they were taken, else `failure`.",
+        |facts, out| {
+            out.add(&["success"], facts.load.taken);
+            out.add(&["failure"], facts.load.failed);
+        })),
+    metric("millpond_log_lost_lines_total", Counter, &["reason"], (
+        "Lines that logs lost: the file refused them, the queue before a slow file was full, the \
+         syslog server was away.",
+        |facts, out| lost_lines(facts).iter().for_each(|(reason, lines)| {
+            out.add(&[reason], *lines);
+        }))),
+
+    metric("millpond_connections_accepted_total", Counter, &[], (
+        "Connections that clients opened.",
+        |facts, out| out.add(&[], facts.connections.accepted))),
+    metric("millpond_connections_dropped_total", Counter, &[], (
+        "Connections that were closed at once, for want of means.",
+        |facts, out| out.add(&[], facts.connections.dropped()))),
+    metric("millpond_connections_displaced_total", Counter, &[], (
+        "Connections without a whole request that were closed to make room for others.",
+        |facts, out| out.add(&[], facts.connections.displaced))),
+    metric("millpond_tls_handshakes_total", Counter, &["version", "session"], (
+        "Handshakes of clients that led to an encrypted connection, by the version of TLS, and by \
+         the session: `new`, or `resumed` where the client brought one.",
+        |facts, out| {
+            let of = |end| facts.connections.count_of(end);
+            out.add(&["1.2", "new"], of(Happened::New12));
+            out.add(&["1.2", "resumed"], of(Happened::Resumed12));
+            out.add(&["1.3", "new"], of(Happened::New13));
+            out.add(&["1.3", "resumed"], of(Happened::Resumed13));
+        })),
+    metric("millpond_tls_handshakes_failed_total", Counter, &[], (
+        "Handshakes of clients that failed, or that were refused or given up; connections on which \
+         nothing came are not among them.",
+        |facts, out| out.add(&[], facts.connections.count_of(Happened::HandshakeFailed)))),
+    metric("millpond_http2_connections_total", Counter, &[], (
+        "Connections that spoke HTTP/2.",
+        |facts, out| out.add(&[], facts.connections.count_of(Happened::Http2)))),
+    metric("millpond_http2_resets_total", Counter, &["by"], (
+        "Streams of HTTP/2 that ended before their time: reset by the `client`, or by the `server` \
+         for a fault of the client.",
+        |facts, out| {
+            let of = |event| facts.connections.count_of(event);
+            out.add(&["client"], of(Happened::ResetByClient));
+            out.add(&["server"], of(Happened::ResetForFault));
+        })),
+    metric("millpond_http2_goaways_total", Counter, &["reason"], (
+        "Connections of HTTP/2 that the server has ended: `end` in peace, `fault` for what the \
+         client sent, `flood` because it made work for nothing.",
+        |facts, out| {
+            let of = |event| facts.connections.count_of(event);
+            out.add(&["end"], of(Happened::GoAway));
+            out.add(&["fault"], of(Happened::GoAwayForFault));
+            out.add(&["flood"], of(Happened::GoAwayForFlood));
+        })),
+    metric("millpond_connections", Gauge, &["state"], (
+        "Open connections: `reading` a request's head, `writing` an answer, `waiting` for a \
+         request.",
+        |facts, out| {
+            out.add(&["reading"], facts.connections.reading);
+            out.add(&["writing"], facts.connections.writing);
+            out.add(&["waiting"], facts.connections.waiting());
+        })),
+
+    metric("millpond_http_requests_total", Counter, &[], (
+        "Requests that began.",
+        |facts, out| out.add(&[], facts.connections.requests))),
+    metric("millpond_http_responses_total", Counter, &["code"], (
+        "Answers that were sent, or whose clients were gone, by status code.",
+        |facts, out| facts.responses.codes.iter().for_each(|(code, count)| {
+            out.add(&[&code.to_string()], *count);
+        }))),
+    metric("millpond_http_request_seconds", Kind::Histogram, &["status"], (
+        "Time from the first byte of a request to the last of its answer, by cache status.",
+        |facts, out| answer_times(facts, out, |times| &times.answer))),
+    metric("millpond_http_first_byte_seconds", Kind::Histogram, &["status"], (
+        "Time from the head of a request to the head of its answer, by cache status.",
+        |facts, out| answer_times(facts, out, |times| &times.first_byte))),
+    metric("millpond_cache_responses_total", Counter, &["status"], (
+        "Answers by cache status, those to parts of pages included.",
+        |facts, out| facts.answers.by_status().for_each(|(status, count)| {
+            out.add(&[&label(status)], count.requests);
+        }))),
+    metric("millpond_cache_response_bytes_total", Counter, &["status"], (
+        "Bytes of bodies of answers by cache status, as they were sent.",
+        |facts, out| facts.answers.by_status().for_each(|(status, count)| {
+            out.add(&[&label(status)], count.bytes);
+        }))),
+
+    metric("millpond_origin_exchanges_total", Counter, &["reason", "result"], (
+        "Exchanges with origins that are over: why (`miss`, `expired`, `revalidate`, `slice`, \
+         `background`, `bypass`, `pass`), and the class of the answer's status, or `timeout`, \
+         `error`, `abandoned` (nobody wanted the answer any more), `no_peer` (there was nobody to \
+         ask).",
+        |facts, out| exchanges(facts, |reason, times| {
+            let some = RESULTS.iter().zip(times.results).filter(|(_, count)| *count > 0);
+            some.for_each(|(result, count)| out.add(&[reason, result], count));
+        }))),
+    metric("millpond_origin_connect_seconds", Kind::Histogram, &["reason"], (
+        "Time to a connection with an origin; next to nothing for one that was kept.",
+        |facts, out| exchange_times(facts, out, |times| &times.connect))),
+    metric("millpond_origin_header_seconds", Kind::Histogram, &["reason"], (
+        "Time to the head of an origin's answer.",
+        |facts, out| exchange_times(facts, out, |times| &times.header))),
+    metric("millpond_origin_response_seconds", Kind::Histogram, &["reason"], (
+        "Time to the end of an origin's answer.",
+        |facts, out| exchange_times(facts, out, |times| &times.response))),
+    metric("millpond_origin_received_bytes_total", Counter, &[], (
+        "Bytes that came from origins, heads included, since the file of the site counters \
+         was made.",
+        |facts, out| out.add(&[], facts.all_sites.received))),
+    metric("millpond_origin_sent_bytes_total", Counter, &[], (
+        "Bytes that were sent to origins, since the file of the site counters was made.",
+        |facts, out| out.add(&[], facts.all_sites.asked))),
+
+    metric("millpond_zone_size_bytes", Gauge, &["zone"], (
+        "Bytes of all files of a cache zone.",
+        |facts, out| zones(facts, out, |it| it.usage.bytes))),
+    metric("millpond_zone_live_bytes", Gauge, &["zone"], (
+        "Bytes of the files of a zone that entries take.",
+        |facts, out| zones(facts, out, |it| it.usage.live_bytes))),
+    metric("millpond_zone_limit_bytes", Gauge, &["zone"], (
+        "The most that the files of a zone may have (`max_size`); missing where there is no limit.",
+        |facts, out| zones(facts, out, |it| it.declared.max_size))),
+    metric("millpond_zone_records", Gauge, &["zone"], (
+        "Entries and slices in a zone.",
+        |facts, out| zones(facts, out, |it| it.usage.entries))),
+    metric("millpond_zone_memory_bytes", Gauge, &["zone"], (
+        "Bytes of bodies in a zone's memory tier.",
+        |facts, out| zones(facts, out, |it| it.usage.memory_bytes))),
+    metric("millpond_zone_memory_limit_bytes", Gauge, &["zone"], (
+        "The most that a zone's memory tier may have (`memory`).",
+        |facts, out| zones(facts, out, |it| it.declared.memory))),
+    metric("millpond_zone_index_bytes", Gauge, &["zone"], (
+        "Memory that a zone's index takes.",
+        |facts, out| zones(facts, out, |it| it.usage.index_bytes))),
+    metric("millpond_zone_index_spilled_entries", Gauge, &["zone"], (
+        "Entries that have no cell in the index, because too many keys are at home where theirs is.",
+        |facts, out| zones(facts, out, |it| it.usage.index_spilled))),
+    metric("millpond_zone_queued_bytes", Gauge, &["zone"], (
+        "Bytes that wait for a zone's disks.",
+        |facts, out| zones(facts, out, |it| it.usage.queued_bytes))),
+    metric("millpond_zone_fills", Gauge, &["zone"], (
+        "Fills that run now.",
+        |facts, out| zones(facts, out, |it| it.fills))),
+    metric("millpond_zone_purge_rules", Gauge, &["zone"], (
+        "Purges in force whose entries are not all removed yet.",
+        |facts, out| zones(facts, out, |it| it.purges))),
+    metric("millpond_zone_purges_total", Counter, &["zone", "kind", "mode"], (
+        "Purges that were acknowledged since the process opened the zone, by what they were about \
+         (`key`, `prefix`, `wildcard`, `host`, `site`, `tag`, `all`) and how (`hard`, `soft`).",
+        |facts, out| facts.zones.iter().for_each(|zone| {
+            for ((kind, mode), count) in &zone.purged {
+                out.add(&[zone.name(), kind, mode], *count);
+            }
+        }))),
+    metric("millpond_zone_evicted_total", Counter, &["zone"], (
+        "Records removed for space.",
+        |facts, out| zones(facts, out, |it| it.usage.evicted))),
+    metric("millpond_zone_inactive_removed_total", Counter, &["zone"], (
+        "Records removed because nobody used them (`inactive`).",
+        |facts, out| zones(facts, out, |it| it.usage.expired))),
+    metric("millpond_zone_corrupt_total", Counter, &["zone"], (
+        "Records removed because their bytes were not what was written.",
+        |facts, out| zones(facts, out, |it| it.usage.corrupt))),
+    metric("millpond_zone_lost_total", Counter, &["zone"], (
+        "Records lost because a disk refused to write or to sync them.",
+        |facts, out| zones(facts, out, |it| it.usage.lost))),
+    metric("millpond_zone_not_stored_total", Counter, &["zone"], (
+        "Fills that were not stored: no room, a full queue, asked for only once.",
+        |facts, out| zones(facts, out, |it| it.usage.not_stored))),
+    metric("millpond_zone_disk_written_bytes_total", Counter, &["zone"], (
+        "Bytes written to a zone's disks.",
+        |facts, out| zones(facts, out, |it| it.usage.written_bytes))),
+    metric("millpond_zone_disk_rewritten_bytes_total", Counter, &["zone"], (
+        "Bytes written to a zone's disks once more, to keep what is in use.",
+        |facts, out| zones(facts, out, |it| it.usage.rewritten_bytes))),
+    metric("millpond_zone_write_errors_total", Counter, &["zone"], (
+        "Writes and syncs that a zone's disks refused.",
+        |facts, out| zones(facts, out, |it| it.usage.write_errors))),
+    metric("millpond_zone_lost_segments_total", Counter, &["zone"], (
+        "Regions of a zone's disks that were let go with all that stood there, because a sync failed.",
+        |facts, out| zones(facts, out, |it| it.usage.lost_segments))),
+    metric("millpond_zone_responses_total", Counter, &["zone", "status"], (
+        "Answers to requests that looked into a zone, by cache status.",
+        |facts, out| zone_statuses(facts, |names, count| out.add(names, count.answers.requests)))),
+    metric("millpond_zone_response_bytes_total", Counter, &["zone", "status"], (
+        "Bytes of bodies of answers to requests that looked into a zone, by cache status.",
+        |facts, out| zone_statuses(facts, |names, count| out.add(names, count.answers.bytes)))),
+    metric("millpond_zone_stored_total", Counter, &["zone", "status"], (
+        "Answers of origins that were stored in a zone, by the cache status that led to them.",
+        |facts, out| zone_statuses(facts, |names, count| out.add(names, count.written.requests)))),
+    metric("millpond_zone_stored_bytes_total", Counter, &["zone", "status"], (
+        "Bytes of bodies that were stored in a zone, by the cache status that led to them.",
+        |facts, out| zone_statuses(facts, |names, count| out.add(names, count.written.bytes)))),
+
+    metric("millpond_disk_state", Gauge, &["zone", "disk", "state"], (
+        "1 for the state that a zone's disk is in: `live`, `full` (its file system has less room \
+         than its limit) or `failed` (given up, and tried again).",
+        |facts, out| disks(facts, |names, disk| {
+            let [zone, path] = names;
+            for state in DISK_STATES {
+                out.add(&[zone, path, state], state == disk_state(disk));
+            }
+        }))),
+    metric("millpond_disk_size_bytes", Gauge, &["zone", "disk"], (
+        "Bytes of the zone's files on a disk.",
+        |facts, out| disks(facts, |names, disk| out.add(&names, disk.usage.bytes)))),
+    metric("millpond_disk_live_bytes", Gauge, &["zone", "disk"], (
+        "Bytes of the zone's files on a disk that entries take.",
+        |facts, out| disks(facts, |names, disk| out.add(&names, disk.usage.live_bytes)))),
+    metric("millpond_disk_limit_bytes", Gauge, &["zone", "disk"], (
+        "The most that the zone's files on a disk may have; missing where there is no limit.",
+        |facts, out| disks(facts, |names, disk| {
+            if let Some(limit) = disk.usage.max_size {
+                out.add(&names, limit);
+            }
+        }))),
+    metric("millpond_disk_records", Gauge, &["zone", "disk"], (
+        "Entries and slices on a disk.",
+        |facts, out| disks(facts, |names, disk| out.add(&names, disk.usage.entries)))),
+    metric("millpond_disk_read_errors_total", Counter, &["zone", "disk"], (
+        "Reads that a disk refused.",
+        |facts, out| disks(facts, |names, disk| out.add(&names, disk.usage.read_errors)))),
+    metric("millpond_disk_failures_total", Counter, &["zone", "disk"], (
+        "How often a disk was given up.",
+        |facts, out| disks(facts, |names, disk| out.add(&names, disk.failures)))),
+
+    metric("millpond_disk_scrub_running", Gauge, &["zone", "disk"], (
+        "1 while a scrub of a disk runs; missing where there is none (`scrub`), as for the others.",
+        |facts, out| scrubs(facts, |names, scrub| out.add(&names, scrub.is_running)))),
+    metric("millpond_disk_scrub_interval_seconds", Gauge, &["zone", "disk"], (
+        "Time between the beginnings of two passes of a scrub (`scrub`).",
+        |facts, out| scrubs(facts, |names, scrub| out.add(&names, scrub.every.as_secs_f64())))),
+    metric("millpond_disk_scrub_last_completed_timestamp_seconds", Gauge, &["zone", "disk"], (
+        "When a pass was last ended that compared everything, seconds since 1970; missing before \
+         the first.",
+        |facts, out| scrubs(facts, |names, scrub| {
+            if scrub.ended_ms > 0 {
+                out.add(&names, scrub.ended_ms as f64 / 1000.0);
+            }
+        }))),
+    metric("millpond_disk_scrub_passes_total", Counter, &["zone", "disk"], (
+        "Passes of a scrub that compared everything.",
+        |facts, out| scrubs(facts, |names, scrub| out.add(&names, scrub.passes)))),
+    metric("millpond_disk_scrub_corrupt_total", Counter, &["zone", "disk"], (
+        "Records that a scrub found not to be what was written, and removed.",
+        |facts, out| scrubs(facts, |names, scrub| out.add(&names, scrub.corrupt)))),
+    metric("millpond_disk_scrub_unread_total", Counter, &["zone", "disk"], (
+        "Records that a disk did not give to a scrub.",
+        |facts, out| scrubs(facts, |names, scrub| out.add(&names, scrub.unread)))),
+
+    metric("millpond_site_requests_total", Counter, &["site", "status"], (
+        "Answers to a site's clients by cache status, since the file of the site counters was \
+         made. The site `*` is all those that have no line of their own.",
+        |facts, out| sites(facts, |site, count| {
+            for (status, count) in count.by_status().filter(|(_, count)| count.requests > 0) {
+                out.add(&[site, &label(status)], count.requests);
+            }
+        }))),
+    metric("millpond_site_response_bytes_total", Counter, &["site", "status"], (
+        "Bytes of bodies of answers to a site's clients, by cache status.",
+        |facts, out| sites(facts, |site, count| {
+            for (status, count) in count.by_status().filter(|(_, count)| count.requests > 0) {
+                out.add(&[site, &label(status)], count.bytes);
+            }
+        }))),
+    metric("millpond_site_origin_exchanges_total", Counter, &["site"], (
+        "Exchanges with a site's origins.",
+        |facts, out| sites(facts, |site, count| out.add(&[site], count.exchanges)))),
+    metric("millpond_site_origin_received_bytes_total", Counter, &["site"], (
+        "Bytes that came from a site's origins, heads included.",
+        |facts, out| sites(facts, |site, count| out.add(&[site], count.received)))),
+    metric("millpond_site_origin_sent_bytes_total", Counter, &["site"], (
+        "Bytes that were sent to a site's origins.",
+        |facts, out| sites(facts, |site, count| out.add(&[site], count.asked)))),
+
+    metric("millpond_site_cache_bytes_total", Counter, &["site"], (
+        "Bytes of bodies sent to a site's clients that came from the cache.",
+        |facts, out| sites(facts, |site, count| out.add(&[site], count.shares.cache)))),
+    metric("millpond_site_origin_bytes_total", Counter, &["site"], (
+        "Bytes of bodies sent to a site's clients that came from an origin for them.",
+        |facts, out| sites(facts, |site, count| out.add(&[site], count.shares.origin)))),
+    metric("millpond_site_entries", Gauge, &["site", "zone"], (
+        "Entries that a site has in a zone; slices of an entry are part of it.",
+        |facts, out| held(facts, |names, it| out.add(&names, it.held.entries)))),
+    metric("millpond_site_held_bytes", Gauge, &["site", "zone"], (
+        "Bytes of disks that a site takes in a zone: bodies, heads and padding.",
+        |facts, out| held(facts, |names, it| out.add(&names, it.held.disk_bytes)))),
+    metric("millpond_site_held_body_bytes", Gauge, &["site", "zone"], (
+        "Bytes of bodies that a site has in a zone.",
+        |facts, out| held(facts, |names, it| out.add(&names, it.held.body_bytes)))),
+    metric("millpond_site_departed_total", Counter, &["site", "zone", "reason"], (
+        "Records of a site that left a zone since the process began with it: `evicted` for space, \
+         `inactive` because nobody used them, `removed` on demand, `replaced` by others under \
+         their key, `corrupt`, or `lost` with a write.",
+        |facts, out| held(facts, |[site, zone], it| {
+            for (reason, count) in &it.departed {
+                out.add(&[site, zone, reason], *count);
+            }
+        }))),
+
+    metric("millpond_server_zone_requests_total", Counter, &["zone"], (
+        "Requests of the servers of a `status_zone`.",
+        |facts, out| counts(&facts.servers, out, |it| it.requests))),
+    metric("millpond_server_zone_processing", Gauge, &["zone"], (
+        "Requests of the servers of a `status_zone` that are being answered.",
+        |facts, out| counts(&facts.servers, out, ZoneCount::processing))),
+    metric("millpond_server_zone_responses_total", Counter, &["zone", "code"], (
+        "Answers of the servers of a `status_zone` by status code.",
+        |facts, out| codes(&facts.servers, out))),
+    metric("millpond_server_zone_discarded_total", Counter, &["zone"], (
+        "Requests of the servers of a `status_zone` that ended without an answer.",
+        |facts, out| counts(&facts.servers, out, |it| it.discarded))),
+    metric("millpond_server_zone_received_bytes_total", Counter, &["zone"], (
+        "Bytes that clients sent to the servers of a `status_zone`.",
+        |facts, out| counts(&facts.servers, out, |it| it.received))),
+    metric("millpond_server_zone_sent_bytes_total", Counter, &["zone"], (
+        "Bytes that clients got from the servers of a `status_zone`.",
+        |facts, out| counts(&facts.servers, out, |it| it.sent))),
+    metric("millpond_location_zone_requests_total", Counter, &["zone"], (
+        "Requests that ended in the locations of a `status_zone`.",
+        |facts, out| counts(&facts.locations, out, |it| it.requests))),
+    metric("millpond_location_zone_responses_total", Counter, &["zone", "code"], (
+        "Answers of the locations of a `status_zone` by status code.",
+        |facts, out| codes(&facts.locations, out))),
+    metric("millpond_location_zone_discarded_total", Counter, &["zone"], (
+        "Requests that ended in the locations of a `status_zone` without an answer.",
+        |facts, out| counts(&facts.locations, out, |it| it.discarded))),
+    metric("millpond_location_zone_received_bytes_total", Counter, &["zone"], (
+        "Bytes of the requests that ended in the locations of a `status_zone`.",
+        |facts, out| counts(&facts.locations, out, |it| it.received))),
+    metric("millpond_location_zone_sent_bytes_total", Counter, &["zone"], (
+        "Bytes that clients got from the locations of a `status_zone`.",
+        |facts, out| counts(&facts.locations, out, |it| it.sent))),
+
+    metric("millpond_limit_conn_requests_total", Counter, &["zone", "outcome"], (
+        "Requests that a zone of `limit_conn` let through (`passed`), refused (`rejected`), or \
+         would have refused but for a dry run (`rejected_dry_run`).",
+        |facts, out| limits(&facts.limit_conns, &Outcome::OF_CONNECTIONS, out))),
+    metric("millpond_limit_req_requests_total", Counter, &["zone", "outcome"], (
+        "Requests that a zone of `limit_req` let through at once (`passed`) or after a wait \
+         (`delayed`), refused (`rejected`), or would have delayed or refused but for a dry run \
+         (`delayed_dry_run`, `rejected_dry_run`).",
+        |facts, out| limits(&facts.limit_reqs, &Outcome::ALL, out))),
+
+    metric("millpond_upstream_peer_state", Gauge, &["upstream", "peer", "state"], (
+        "1 for the state that a server of a group is in: `up`, `draining`, `down` (by the \
+         configuration) or `unavail` (after failures).",
+        |facts, out| peers(facts, |names, peer| {
+            let [group, name] = names;
+            for state in PEER_STATES {
+                out.add(&[group, name, state], state == peer.state);
+            }
+        }))),
+    metric("millpond_upstream_peer_connections", Gauge, &["upstream", "peer"], (
+        "Exchanges with a server of a group that are under way.",
+        |facts, out| peers(facts, |names, peer| out.add(&names, peer.active)))),
+    metric("millpond_upstream_peer_requests_total", Counter, &["upstream", "peer"], (
+        "Exchanges with a server of a group that are over.",
+        |facts, out| peers(facts, |names, peer| out.add(&names, peer.count.requests)))),
+    metric("millpond_upstream_peer_responses_total", Counter, &["upstream", "peer", "code"], (
+        "Answers of a server of a group by status code.",
+        |facts, out| peers(facts, |[group, name], peer| {
+            for (code, count) in &peer.count.responses.codes {
+                out.add(&[group, name, &code.to_string()], *count);
+            }
+        }))),
+    metric("millpond_upstream_peer_sent_bytes_total", Counter, &["upstream", "peer"], (
+        "Bytes that were sent to a server of a group.",
+        |facts, out| peers(facts, |names, peer| out.add(&names, peer.count.sent)))),
+    metric("millpond_upstream_peer_received_bytes_total", Counter, &["upstream", "peer"], (
+        "Bytes that came from a server of a group.",
+        |facts, out| peers(facts, |names, peer| out.add(&names, peer.count.received)))),
+    metric("millpond_upstream_peer_fails_total", Counter, &["upstream", "peer"], (
+        "Tries with a server of a group that failed.",
+        |facts, out| peers(facts, |names, peer| out.add(&names, peer.count.fails)))),
+    metric("millpond_upstream_peer_unavailable_total", Counter, &["upstream", "peer"], (
+        "How often a server of a group was set aside after failures.",
+        |facts, out| peers(facts, |names, peer| out.add(&names, peer.count.unavailable)))),
+    metric("millpond_upstream_peer_downtime_seconds_total", Counter, &["upstream", "peer"], (
+        "For how long a server of a group was set aside.",
+        |facts, out| peers(facts, |names, peer| {
+            out.add(&names, peer.count.downtime.as_secs_f64());
+        }))),
+    metric("millpond_upstream_peer_header_seconds", Summary, &["upstream", "peer"], (
+        "Time to the heads of the answers of a server of a group.",
+        |facts, out| peers(facts, |names, peer| {
+            out.add_summary(&names, times(&peer.count.header_time));
+        }))),
+    metric("millpond_upstream_peer_response_seconds", Summary, &["upstream", "peer"], (
+        "Time to the ends of the answers of a server of a group.",
+        |facts, out| peers(facts, |names, peer| {
+            out.add_summary(&names, times(&peer.count.response_time));
+        }))),
+];
+
+/// A cache status as a label.
+fn label(status: &str) -> String {
+    match status {
+        "-" => "none".to_string(),
+        status => status.to_ascii_lowercase(),
+    }
+}
+
+fn some(out: &mut Samples<'_>, number: Option<impl Into<Number>>) {
+    if let Some(number) = number {
+        out.add(&[], number);
+    }
+}
+
+fn answer_times(facts: &Facts, out: &mut Samples<'_>, of: fn(&AnswerTimes) -> &Histogram) {
+    for (status, times) in STATUSES.iter().zip(&facts.answer_times) {
+        if of(times).count() > 0 {
+            out.add_histogram(&[&label(status)], of(times));
+        }
+    }
+}
+
+fn exchanges(facts: &Facts, mut add: impl FnMut(&'static str, &ExchangeTimes)) {
+    for (why, times) in Why::ALL.iter().zip(&facts.exchange_times) {
+        add(why.as_str(), times);
+    }
+}
+
+fn exchange_times(facts: &Facts, out: &mut Samples<'_>, of: fn(&ExchangeTimes) -> &Histogram) {
+    exchanges(facts, |reason, times| {
+        if of(times).count() > 0 {
+            out.add_histogram(&[reason], of(times));
+        }
+    });
+}
+
+fn zones<N: Into<Option<u64>>>(facts: &Facts, out: &mut Samples<'_>, of: fn(&ZoneFacts) -> N) {
+    for zone in &facts.zones {
+        if let Some(number) = of(zone).into() {
+            out.add(&[zone.name()], number);
+        }
+    }
+}
+
+fn zone_statuses(
+    facts: &Facts,
+    mut add: impl FnMut(&[&str], &millpond_proxy::stats::cache_zone::ZoneStatusCount),
+) {
+    for zone in &facts.zones {
+        for (status, count) in zone.statuses.iter().filter(|(status, _)| *status != "-") {
+            add(&[zone.name(), &label(status)], count);
+        }
+    }
+}
+
+fn disks(facts: &Facts, mut add: impl FnMut([&str; 2], &millpond_store::DiskUsage)) {
+    for zone in &facts.zones {
+        for disk in &zone.disks {
+            add([zone.name(), &disk.path.to_string_lossy()], disk);
+        }
+    }
+}
+
+fn scrubs(facts: &Facts, mut add: impl FnMut([&str; 2], &millpond_store::Scrub)) {
+    disks(facts, |names, disk| {
+        if !disk.scrub.every.is_zero() {
+            add(names, &disk.scrub);
+        }
+    });
+}
+
+/// Milliseconds since 1970 as Prometheus has times.
+fn seconds(ms: i64) -> f64 {
+    ms as f64 / 1000.0
+}
+
+fn sites(facts: &Facts, mut add: impl FnMut(&str, &SiteCount)) {
+    for (site, count) in &facts.sites {
+        add(site, count);
+    }
+}
+
+fn held(facts: &Facts, mut add: impl FnMut([&str; 2], &SiteFacts)) {
+    for it in &facts.held {
+        add([&it.site, &it.zone], it);
+    }
+}
+
+fn counts(zones: &[(String, ZoneCount)], out: &mut Samples<'_>, of: impl Fn(&ZoneCount) -> u64) {
+    for (zone, count) in zones {
+        out.add(&[zone], of(count));
+    }
+}
+
+fn codes(zones: &[(String, ZoneCount)], out: &mut Samples<'_>) {
+    for (zone, count) in zones {
+        for (code, count) in &count.responses.codes {
+            out.add(&[zone, &code.to_string()], *count);
+        }
+    }
+}
+
+fn limits(zones: &[(String, LimitCount)], outcomes: &[Outcome], out: &mut Samples<'_>) {
+    for (zone, count) in zones {
+        for outcome in outcomes {
+            out.add(&[zone, outcome.as_str()], count.of(*outcome));
+        }
+    }
+}
+
+fn peers(facts: &Facts, mut add: impl FnMut([&str; 2], &PeerFacts)) {
+    for peer in &facts.peers {
+        add([&peer.group, &peer.name], peer);
+    }
+}
+
+/// Count of the times, and their sum in microseconds.
+fn times(times: &TimeCount) -> (u64, u64) {
+    let sum = u64::try_from(times.sum.as_micros()).unwrap_or(u64::MAX);
+    (times.count, sum)
+}
