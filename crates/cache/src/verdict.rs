@@ -19,7 +19,7 @@ use crate::use_stale::{StaleCause, StalePolicy};
 
 /// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// The entry may be served.
     Fresh,
     /// The entry must be fetched or revalidated first, unless a rule lets it be served.
@@ -28,7 +28,7 @@ pub enum Verdict {
 
 /// Uses that a stale entry may be put to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StaleRules {
+pub(crate) struct StaleRules {
     /// The entry may be served while another request updates it.
     pub while_updating: bool,
     /// The entry may be served when the origin does not answer.
@@ -40,7 +40,7 @@ pub struct StaleRules {
 }
 
 /// Decides what `head` is worth at `now` (seconds).
-pub fn verdict(head: &StoredHead, now: i64, policy: &StalePolicy, rules: &Rules) -> Verdict {
+pub(crate) fn verdict(head: &StoredHead, now: i64, policy: &StalePolicy, rules: &Rules) -> Verdict {
     match rules {
         Rules::Nginx => by_nginx(head, now, policy),
         Rules::Rfc9111(asked) => by_rfc(head, now, policy, asked),
@@ -102,13 +102,13 @@ fn by_nginx(head: &StoredHead, now: i64, policy: &StalePolicy) -> Verdict {
 
 impl StaleRules {
     /// True when a failure of this cause may be answered with the stale entry.
-    pub fn covers(&self, cause: Option<StaleCause>, policy: &StalePolicy) -> bool {
+    pub(crate) fn covers(&self, cause: Option<StaleCause>, policy: &StalePolicy) -> bool {
         let is_allowed = self.on_error || cause.is_some_and(|cause| policy.allows(cause));
         is_allowed && !self.is_forbidden
     }
 
     /// True when an answer with this status may be replaced by the stale entry.
-    pub fn covers_status(&self, status: u16, policy: &StalePolicy) -> bool {
+    pub(crate) fn covers_status(&self, status: u16, policy: &StalePolicy) -> bool {
         // RFC 5861 §4: these statuses are errors.
         let is_error = matches!(status, 500 | 502 | 503 | 504);
         let is_configured = StaleCause::of_status(status).is_some_and(|cause| policy.allows(cause));

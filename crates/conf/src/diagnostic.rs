@@ -14,7 +14,7 @@ use crate::code::Code;
 use crate::source::Span;
 
 /// Number of mistakes that are kept, and of other findings. Arbitrary: nobody mends more at once.
-pub const FINDINGS: usize = 1000;
+pub(crate) const FINDINGS: usize = 1000;
 
 /// Severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

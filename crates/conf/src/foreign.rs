@@ -12,13 +12,13 @@
 const LUA_BLOCK: &str = "_by_lua_block";
 
 /// True if the block of a directive is in another language.
-pub fn is_foreign(name: &str) -> bool {
+pub(crate) fn is_foreign(name: &str) -> bool {
     name.ends_with(LUA_BLOCK)
 }
 
 /// The offset of the brace that closes a block whose text begins at `start`; the end of the text if
 /// none does.
-pub fn end_of_lua(bytes: &[u8], start: usize) -> usize {
+pub(crate) fn end_of_lua(bytes: &[u8], start: usize) -> usize {
     let mut at = start;
     let mut depth = 0usize;
     while let Some(byte) = bytes.get(at) {

@@ -8,12 +8,12 @@
 //! the last `*` only.
 
 /// True if the text is a pattern rather than a plain path; nginx asks the same.
-pub fn is_pattern(text: &str) -> bool {
+pub(crate) fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
 /// True if a name (one component of a path) matches a pattern.
-pub fn matches(pattern: &str, name: &str) -> bool {
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     if name.starts_with('.') && !(pattern.starts_with('.') || pattern.starts_with("\\.")) {
         return false;
     }
@@ -50,7 +50,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// The plain text of a component without wildcards: backslashes are taken away.
-pub fn unescape(text: &str) -> String {
+pub(crate) fn unescape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(char) = chars.next() {

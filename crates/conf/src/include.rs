@@ -25,10 +25,10 @@ use crate::tree::Statement;
 
 /// Number of inclusions that a configuration may have. Hosts with ten thousand sites have one file
 /// for each.
-pub const INCLUDES: usize = 100_000;
+pub(crate) const INCLUDES: usize = 100_000;
 
 /// Depth to which files may include each other. Arbitrary; nobody needs more than five.
-pub const INCLUDE_DEPTH: usize = 64;
+pub(crate) const INCLUDE_DEPTH: usize = 64;
 
 /// Collects the files of a configuration while it replaces what includes them.
 pub(crate) struct Includer<'a> {

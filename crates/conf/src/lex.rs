@@ -27,14 +27,14 @@ use crate::source::{FileId, Span};
 use crate::tree::Word;
 
 /// The size of the buffer that nginx reads a configuration through, and so the limit of a word.
-pub const BUFFER_BYTES: usize = 4096;
+pub(crate) const BUFFER_BYTES: usize = 4096;
 
 /// Number of bytes of a word that is too long which are quoted in the message, as in nginx.
 const QUOTED_BYTES: usize = 10;
 
 /// Finding of the lexer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Token {
+pub(crate) enum Token {
     /// A word.
     Word(Word),
     /// A `;`.
@@ -58,7 +58,7 @@ enum Unfinished {
 }
 
 /// Reads tokens from one text.
-pub struct Lexer<'a> {
+pub(crate) struct Lexer<'a> {
     bytes: &'a [u8],
     file: FileId,
     pos: usize,
@@ -67,7 +67,7 @@ pub struct Lexer<'a> {
 
 impl<'a> Lexer<'a> {
     /// A lexer at the start of the text.
-    pub fn new(file: FileId, bytes: &'a [u8]) -> Lexer<'a> {
+    pub(crate) fn new(file: FileId, bytes: &'a [u8]) -> Lexer<'a> {
         Lexer {
             bytes,
             file,
@@ -77,7 +77,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// The next token.
-    pub fn next(&mut self, diagnostics: &mut Diagnostics) -> Token {
+    pub(crate) fn next(&mut self, diagnostics: &mut Diagnostics) -> Token {
         if self.stopped {
             return Token::Stop;
         }
@@ -98,7 +98,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Passes over a block in another language whose `{` was the last token; its `}` is the next.
-    pub fn skip_foreign_block(&mut self) {
+    pub(crate) fn skip_foreign_block(&mut self) {
         self.pos = foreign::end_of_lua(self.bytes, self.pos);
     }
 

@@ -24,17 +24,17 @@
 extern crate self as millpond_conf;
 
 pub mod code;
-pub mod context;
+pub(crate) mod context;
 #[doc(hidden)]
 pub mod derived;
-pub mod diagnostic;
-pub mod files;
-pub mod foreign;
-pub mod glob;
-pub mod include;
-pub mod lex;
+pub(crate) mod diagnostic;
+pub(crate) mod files;
+pub(crate) mod foreign;
+pub(crate) mod glob;
+pub(crate) mod include;
+pub(crate) mod lex;
 pub mod load;
-pub mod parse;
+pub(crate) mod parse;
 pub mod render;
 pub mod schema;
 pub mod source;

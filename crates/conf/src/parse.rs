@@ -28,25 +28,15 @@ use crate::tree::{Statement, Word};
 
 /// Depth to which blocks may be nested, over all included files together. Real configurations stay
 /// below ten; the bound only keeps recursion safe.
-pub const DEPTH: usize = 100;
+pub(crate) const DEPTH: usize = 100;
 
 /// Number of statements that a configuration may have; the largest address lists have a million.
 /// They take about a gigabyte, and the bound keeps included files that repeat from taking more.
-pub const STATEMENTS: usize = 4_000_000;
-
-/// Reads the statements of one text. What is wrong goes to `diagnostics`.
-pub fn parse(
-    file: FileId,
-    kind: SourceKind,
-    bytes: &[u8],
-    diagnostics: &mut Diagnostics,
-) -> Vec<Statement> {
-    parse_within(file, kind, bytes, &mut Budget::default(), diagnostics)
-}
+pub(crate) const STATEMENTS: usize = 4_000_000;
 
 /// Number of statements that may still be read.
 #[derive(Debug)]
-pub struct Budget {
+pub(crate) struct Budget {
     left: usize,
 }
 
@@ -70,7 +60,7 @@ impl Budget {
 }
 
 /// Parses like [`parse`], within a budget that several texts share.
-pub fn parse_within(
+pub(crate) fn parse_within(
     file: FileId,
     kind: SourceKind,
     bytes: &[u8],

@@ -23,7 +23,7 @@
 pub mod client;
 mod command;
 mod compare;
-pub mod content;
+pub(crate) mod content;
 pub mod load;
 pub mod module;
 pub mod origin;

@@ -10,7 +10,7 @@
 //! process, stand in the crate above.
 
 pub mod cache;
-pub mod conditional;
+pub(crate) mod conditional;
 pub mod descriptors;
 pub mod downstream;
 pub mod failure;
@@ -22,14 +22,14 @@ pub mod phase;
 pub mod protocol;
 pub mod provenance;
 pub mod request;
-pub mod respond;
+pub(crate) mod respond;
 pub mod response;
 pub mod rewrite;
 pub mod route;
 pub mod scope;
 pub mod settings;
 pub mod stats;
-pub mod subrequest;
+pub(crate) mod subrequest;
 pub mod tls;
 pub mod trace;
 pub mod upstream;

@@ -10,7 +10,7 @@
 //! 3. `values` has a slot for every variable of the configuration, or none while no value was kept.
 //!    A value is borrowed only while it is copied.
 
-pub mod state;
+pub(crate) mod state;
 
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::rc::Rc;

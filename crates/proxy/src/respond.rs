@@ -38,7 +38,7 @@ use millpond_wire::header::{Fields, Known, KnownSet};
 use millpond_wire::http1::Version;
 
 /// The point up to which an answer came without waiting.
-pub enum Begun {
+pub(crate) enum Begun {
     /// To its end; an error means that the connection must be closed.
     Ended(Result<(), SendError>),
     /// The rest is for [`go_on`].
@@ -46,7 +46,7 @@ pub enum Begun {
 }
 
 /// Rest of the work on an answer.
-pub enum Rest {
+pub(crate) enum Rest {
     /// Another answer is to be made in its place.
     Refused(Refusal),
     /// The begin of its body is to be waited for.
@@ -56,7 +56,7 @@ pub enum Rest {
 }
 
 /// The part of an answer that its wire did not take with the head.
-pub enum Unsent {
+pub(crate) enum Unsent {
     /// HTTP/1's.
     Http1(writer::Unsent, SendLimits),
     /// A stream's.
@@ -64,7 +64,7 @@ pub enum Unsent {
 }
 
 /// Filters the answer, and sends it if its body is there and the socket takes all of it.
-pub fn begin(req: &mut Request, response: &mut Response) -> Begun {
+pub(crate) fn begin(req: &mut Request, response: &mut Response) -> Begun {
     // An upstream may answer with these statuses; of our own they mean that nobody is to be told.
     let is_unspoken = matches!(response.status, CLOSE_WITHOUT_ANSWER | 408 | 499);
     if is_unspoken && response.source == Source::Own {
@@ -86,7 +86,7 @@ pub fn begin(req: &mut Request, response: &mut Response) -> Begun {
 }
 
 /// Does the rest; an error means that the connection must be closed.
-pub async fn go_on(
+pub(crate) async fn go_on(
     req: &mut Request,
     response: &mut Response,
     rest: Rest,

@@ -287,10 +287,10 @@ impl Page {
 }
 
 /// A subrequest on its way to its answer.
-pub type Answering = Pin<Box<dyn Future<Output = (Box<Request>, Box<Response>)>>>;
+pub(crate) type Answering = Pin<Box<dyn Future<Output = (Box<Request>, Box<Response>)>>>;
 
 /// Runs a subrequest to its answer, which no filter has seen yet.
-pub fn answer(mut req: Box<Request>) -> Answering {
+pub(crate) fn answer(mut req: Box<Request>) -> Answering {
     Box::pin(async move {
         // INVARIANT 4.
         consume_budget().await;
@@ -300,7 +300,7 @@ pub fn answer(mut req: Box<Request>) -> Answering {
 }
 
 /// Notes the end of a subrequest: in the counters and, where that is wanted, in the access log.
-pub fn finish(req: &mut Request) {
+pub(crate) fn finish(req: &mut Request) {
     let status = req.upstream.borrow().cache_status;
     if status.is_some() {
         // Its bytes are part of the page's, which are counted for its site.

@@ -8,7 +8,7 @@
 //! 1. A connection belongs to one generation for life.
 //! 2. A closing generation accepts nothing and keeps no connection alive after its current request.
 
-pub mod guests;
+pub(crate) mod guests;
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;

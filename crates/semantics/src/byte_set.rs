@@ -5,21 +5,21 @@
 
 /// A set of byte values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ByteSet([bool; 256]);
+pub(crate) struct ByteSet([bool; 256]);
 
 impl ByteSet {
     /// The set with no member.
-    pub const EMPTY: Self = Self([false; 256]);
+    pub(crate) const EMPTY: Self = Self([false; 256]);
 
     /// ASCII letters and digits.
-    pub const ALPHANUMERIC: Self = Self::EMPTY
+    pub(crate) const ALPHANUMERIC: Self = Self::EMPTY
         .with_range(b'0', b'9')
         .with_range(b'A', b'Z')
         .with_range(b'a', b'z');
 
     /// Union of this set and the given bytes.
     #[must_use]
-    pub const fn with(mut self, bytes: &[u8]) -> Self {
+    pub(crate) const fn with(mut self, bytes: &[u8]) -> Self {
         let mut index = 0;
         while index < bytes.len() {
             // Both are in bounds: the loop's condition, and a byte is below 256.
@@ -31,7 +31,7 @@ impl ByteSet {
 
     /// Union of this set and the bytes from `first` to `last`, both included.
     #[must_use]
-    pub const fn with_range(mut self, first: u8, last: u8) -> Self {
+    pub(crate) const fn with_range(mut self, first: u8, last: u8) -> Self {
         let mut byte = first as usize;
         while byte <= last as usize {
             // In bounds: `last` is a byte.
@@ -44,14 +44,14 @@ impl ByteSet {
     /// True if `byte` is a member.
     #[inline]
     #[must_use]
-    pub const fn contains(&self, byte: u8) -> bool {
+    pub(crate) const fn contains(&self, byte: u8) -> bool {
         // In bounds: a byte is below 256.
         self.0[byte as usize]
     }
 
     /// True if every byte of `bytes` is a member; also for none.
     #[must_use]
-    pub fn contains_all(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn contains_all(&self, bytes: &[u8]) -> bool {
         bytes.iter().all(|&byte| self.contains(byte))
     }
 }

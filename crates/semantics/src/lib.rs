@@ -15,7 +15,7 @@
 //! Sources: RFC 3986, 5861, 9110, 9111, 9211, 9213; nginx 1.31.5 for the departures.
 
 pub mod accept_encoding;
-pub mod byte_set;
+pub(crate) mod byte_set;
 pub mod cache_control;
 pub mod cache_status;
 pub mod cdn_loop;

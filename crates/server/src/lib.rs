@@ -10,7 +10,7 @@
 pub mod control;
 pub mod directives;
 pub mod explain;
-pub mod handler;
+pub(crate) mod handler;
 pub mod lint;
 pub mod metrics;
 pub mod pid;

@@ -23,8 +23,8 @@
 pub mod predecessor;
 mod pulse;
 mod reload;
-pub mod successor;
-pub mod thread;
+pub(crate) mod successor;
+pub(crate) mod thread;
 
 use std::io;
 use std::path::Path;

@@ -15,7 +15,7 @@
 //!    with it: with fewer workers than sockets, workers have several.
 
 pub mod activation;
-pub mod inherited;
+pub(crate) mod inherited;
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -21,11 +21,11 @@
 //!    none will after a crash.
 //! 2. What was asked of the origin after that is not touched by it.
 
-pub mod book;
+pub(crate) mod book;
 mod gather;
 mod orphans;
 pub mod recent;
-pub mod rule;
+pub(crate) mod rule;
 pub(crate) mod running;
 pub mod tag;
 

@@ -10,7 +10,7 @@ use crate::step::{Fetched, field};
 
 /// Range that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub(crate) enum Asked {
     /// Bytes from `start` up to and without `end`.
     From {
         /// The first byte.
@@ -24,7 +24,7 @@ pub enum Asked {
 
 impl Asked {
     /// The value of the Range field.
-    pub fn field(&self) -> Bytes {
+    pub(crate) fn field(&self) -> Bytes {
         Bytes::from(match self {
             Asked::From { start, end } => format!("bytes={start}-{}", end.saturating_sub(1)),
             Asked::Suffix(len) => format!("bytes=-{len}"),
@@ -44,7 +44,7 @@ impl Asked {
 
 /// Nature of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judged {
+pub(crate) enum Judged {
     /// Bytes of a body of `total`.
     Range {
         /// The first byte.
@@ -68,7 +68,7 @@ pub enum Judged {
 }
 
 /// Judges an answer to `asked`.
-pub fn judge<F: Fetched>(fetched: &F, asked: &Asked) -> Judged {
+pub(crate) fn judge<F: Fetched>(fetched: &F, asked: &Asked) -> Judged {
     match fetched.status() {
         206 => judge_partial(fetched, asked),
         416 => Judged::Unsatisfiable {

@@ -32,15 +32,15 @@
 //!
 //! Sources: RFC 9110 §14 and §13.1.5, RFC 9111 §3.3 and §3.4.
 
-pub mod answer;
-pub mod filling;
+pub(crate) mod answer;
+pub(crate) mod filling;
 pub mod generation;
-pub mod pump;
+pub(crate) mod pump;
 pub mod reader;
-pub mod run;
-pub mod set;
-pub mod table;
-pub mod version;
+pub(crate) mod run;
+pub(crate) mod set;
+pub(crate) mod table;
+pub(crate) mod version;
 
 use millpond_conf::value::{FromWord, WordError, parse_offset};
 use millpond_conf::{OffOr, ParseContext, Word};

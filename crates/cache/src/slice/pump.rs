@@ -69,7 +69,7 @@ const BROKEN_OFF: RunEnd = RunEnd::Failed {
 };
 
 /// Asks the origin for a claimed run and brings it, and the gap before it, if it leaves one.
-pub fn drive<X: Exchange>(
+pub(crate) fn drive<X: Exchange>(
     mut x: X,
     generation: Arc<Generation>,
     run: Arc<Run>,

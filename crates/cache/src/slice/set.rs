@@ -78,20 +78,20 @@ impl SliceSet {
 }
 
 /// The entry that a slice's record belongs to; `None` for the head of an answer.
-pub fn owner(record_head: &[u8]) -> Option<Key> {
+pub(crate) fn owner(record_head: &[u8]) -> Option<Key> {
     site(record_head)?;
     Some(Key(*record_head.get(1..)?.first_chunk()?))
 }
 
 /// The generation that a slice's record belongs to; `None` for the head of an answer.
-pub fn generation(record_head: &[u8]) -> Option<[u8; 16]> {
+pub(crate) fn generation(record_head: &[u8]) -> Option<[u8; 16]> {
     site(record_head)?;
     record_head.get(17..)?.first_chunk().copied()
 }
 
 /// The site of the entry that a slice's record belongs to, empty if it names none; `None` for the
 /// head of an answer.
-pub fn site(record_head: &[u8]) -> Option<&[u8]> {
+pub(crate) fn site(record_head: &[u8]) -> Option<&[u8]> {
     let site = record_head.get(SITE_AT..)?;
     match record_head.first() {
         Some(&RECORD_VERSION) => Some(site),

@@ -5,6 +5,16 @@ use proptest::prelude::*;
 use super::*;
 use crate::tree::print;
 
+/// Statements of one text. What is wrong goes to `diagnostics`.
+fn parse(
+    file: FileId,
+    kind: SourceKind,
+    bytes: &[u8],
+    diagnostics: &mut Diagnostics,
+) -> Vec<Statement> {
+    parse_within(file, kind, bytes, &mut Budget::default(), diagnostics)
+}
+
 /// The statements printed in one line, and the messages.
 fn parsed(text: &str) -> (String, Vec<String>) {
     parsed_as(SourceKind::File, text)

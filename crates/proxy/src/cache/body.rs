@@ -51,7 +51,7 @@ const DISK_PATIENCE: Duration = Duration::from_millis(100);
 const ORIGIN_PATIENCE: Duration = Duration::from_millis(5);
 
 /// The body of a stored entry.
-pub fn of_entry(entry: &Entry) -> Body {
+pub(crate) fn of_entry(entry: &Entry) -> Body {
     if let Some(bytes) = entry.body_in_memory() {
         return Body::from(bytes.clone());
     }
@@ -111,10 +111,10 @@ enum Look {
 }
 
 /// Makes the body of a part of the same version, for who cannot read along any more.
-pub type Resume = Box<dyn FnOnce(Range<u64>) -> Pin<Box<dyn BodyStream>>>;
+pub(crate) type Resume = Box<dyn FnOnce(Range<u64>) -> Pin<Box<dyn BodyStream>>>;
 
 /// The body of a running fill.
-pub struct FillBody {
+pub(crate) struct FillBody {
     reader: Reader,
     /// Range that is still wanted of the fill; the end is open while the length is unknown.
     wanted: Range<u64>,
@@ -131,7 +131,7 @@ pub struct FillBody {
 
 impl FillBody {
     /// The whole body.
-    pub fn new(reader: Reader) -> Self {
+    pub(crate) fn new(reader: Reader) -> Self {
         FillBody {
             reader,
             wanted: 0..u64::MAX,
@@ -145,7 +145,7 @@ impl FillBody {
     }
 
     /// The body of a fill that another request caused, and where its bytes come from.
-    pub fn joined(reader: Reader) -> (Self, Provenance) {
+    pub(crate) fn joined(reader: Reader) -> (Self, Provenance) {
         let here = reader.view.len();
         let body = FillBody::new(reader);
         if here == 0 {
@@ -157,7 +157,7 @@ impl FillBody {
     }
 
     /// Lets the body go on without the fill.
-    pub fn with_resume(self, resume: Option<Resume>) -> Self {
+    pub(crate) fn with_resume(self, resume: Option<Resume>) -> Self {
         FillBody { resume, ..self }
     }
 

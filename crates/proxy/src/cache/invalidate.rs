@@ -18,7 +18,7 @@ use crate::upstream::by_rfc::{is_on, without_fragment};
 use crate::upstream::pass::PassTarget;
 
 /// Removes what an unsafe request that succeeded has made wrong.
-pub fn invalidate(
+pub(crate) fn invalidate(
     req: &mut Request,
     target: &PassTarget,
     zone: &Arc<CacheZone>,

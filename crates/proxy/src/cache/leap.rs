@@ -28,7 +28,7 @@ use crate::response::Response;
 use crate::upstream::pass::PassTarget;
 
 /// Makes the answer from a fill the answer of a range that lies ahead of it, if it is one.
-pub async fn over(
+pub(crate) async fn over(
     req: &mut Request,
     target: &Arc<PassTarget>,
     (walk, streaming): (&Walk, &Streaming),

@@ -26,7 +26,7 @@ use crate::request::Request;
 use crate::response::Response;
 
 /// True if it is plain that the first bytes of an answer can be read at once.
-pub fn is_begun(req: &Request, response: &mut Response) -> bool {
+pub(crate) fn is_begun(req: &Request, response: &mut Response) -> bool {
     match response.body.pieces().next() {
         None | Some(Piece::Memory(_)) => return true,
         Some(Piece::File(region)) if req.field(Known::Range).is_none() => {
@@ -45,7 +45,7 @@ pub fn is_begun(req: &Request, response: &mut Response) -> bool {
 
 /// Waits until the first wanted bytes of an answer can be read at once; false if they do not come
 /// in time, or at all.
-pub async fn begin(req: &Request, response: &mut Response, timeout: Duration) -> bool {
+pub(crate) async fn begin(req: &Request, response: &mut Response, timeout: Duration) -> bool {
     let wanted = first_wanted(req, response);
     let Some((file, offset, len)) = wanted.and_then(|it| place_of(&response.body, &it)) else {
         return true;
@@ -82,13 +82,13 @@ fn place_of<'a>(body: &'a Body, wanted: &Range<u64>) -> Option<(&'a FileSource, 
 }
 
 /// Number of the first bytes of a region, up to `most`, that can be read at once.
-pub fn ready_len(region: &FileRegion, most: u64) -> u64 {
+pub(crate) fn ready_len(region: &FileRegion, most: u64) -> u64 {
     ready_at(&region.file, region.offset, region.len.min(most))
 }
 
 /// Number of bytes of a region that a thread has read and that can be sent at once: all, or none
 /// where the file was closed since.
-pub fn loaded_len(region: &FileRegion, len: u64) -> u64 {
+pub(crate) fn loaded_len(region: &FileRegion, len: u64) -> u64 {
     match &region.file {
         // One that is sent from memory is asked for there.
         FileSource::Held(file) if !file.is_local() || !file.is_open() => 0,
@@ -97,7 +97,7 @@ pub fn loaded_len(region: &FileRegion, len: u64) -> u64 {
 }
 
 /// The first bytes of a region that are not to be sent from its file, at most `most`.
-pub fn in_memory(region: &FileRegion, most: u64) -> Option<Bytes> {
+pub(crate) fn in_memory(region: &FileRegion, most: u64) -> Option<Bytes> {
     match &region.file {
         FileSource::Plain(_) => None,
         FileSource::Held(file) => file.in_memory(region.offset, most),
@@ -112,7 +112,7 @@ fn ready_at(file: &FileSource, offset: u64, len: u64) -> u64 {
 }
 
 /// True if an error of sending a region is that of the cache's disk, which is told of it.
-pub fn has_refused(region: &FileRegion, error: &std::io::Error) -> bool {
+pub(crate) fn has_refused(region: &FileRegion, error: &std::io::Error) -> bool {
     match &region.file {
         FileSource::Plain(_) => false,
         // The bytes before the offset were sent.
@@ -121,7 +121,7 @@ pub fn has_refused(region: &FileRegion, error: &std::io::Error) -> bool {
 }
 
 /// Has the first bytes of a region read; how many they are.
-pub async fn load(region: &FileRegion, timeout: Duration) -> Result<u64, BodyError> {
+pub(crate) async fn load(region: &FileRegion, timeout: Duration) -> Result<u64, BodyError> {
     let FileSource::Held(file) = &region.file else {
         return Ok(region.len);
     };
@@ -133,7 +133,7 @@ pub async fn load(region: &FileRegion, timeout: Duration) -> Result<u64, BodyErr
 }
 
 /// A body whose pieces can be read at once, for who reads them into memory.
-pub fn loaded(body: Body, timeout: Duration) -> Body {
+pub(crate) fn loaded(body: Body, timeout: Duration) -> Body {
     match body {
         Body::Empty | Body::One(Piece::Memory(_)) => body,
         body => Body::stream(Loaded {
@@ -217,7 +217,7 @@ impl BodyStream for Loaded {
 
 /// A body whose pieces are all in memory, for transports that cannot send files. Disks are waited
 /// for by threads of theirs ([`loaded`]).
-pub fn read(body: Body, timeout: Duration) -> Body {
+pub(crate) fn read(body: Body, timeout: Duration) -> Body {
     match body {
         Body::Empty | Body::One(Piece::Memory(_)) => body,
         body => Body::stream(Read {

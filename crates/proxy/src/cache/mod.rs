@@ -6,19 +6,19 @@
 //! fills, [`zones`] opens zones and keeps them over reloads, [`sweep`] looks after them,
 //! [`mod@slice`] answers from entries in slices.
 
-pub mod body;
+pub(crate) mod body;
 pub mod exchange;
-pub mod invalidate;
-pub mod leap;
-pub mod loaded;
-pub mod open_zones;
+pub(crate) mod invalidate;
+pub(crate) mod leap;
+pub(crate) mod loaded;
+pub(crate) mod open_zones;
 pub mod pass;
-pub mod post;
-pub mod provenance;
+pub(crate) mod post;
+pub(crate) mod provenance;
 pub mod purge;
 pub mod site;
-pub mod slice;
-pub mod status_header;
+pub(crate) mod slice;
+pub(crate) mod status_header;
 pub mod sweep;
 mod view;
 pub mod zones;

@@ -29,12 +29,12 @@ use crate::upstream::by_rfc;
 use crate::upstream::pass::PassTarget;
 
 /// True for a request whose answer may be one to store.
-pub fn is_one(req: &Request, target: &PassTarget) -> bool {
+pub(crate) fn is_one(req: &Request, target: &PassTarget) -> bool {
     req.method == Method::Post && by_rfc::is_on(req, target)
 }
 
 /// Answers from the origin, and stores the answer where it is one for GET.
-pub async fn run(
+pub(crate) async fn run(
     req: &mut Request,
     target: &Arc<PassTarget>,
     cache: &LocationCache,

@@ -12,7 +12,7 @@ use crate::subrequest::Kind;
 use crate::var::Variable;
 
 /// The variables of this file.
-pub const VARIABLES: &[Variable] = &[
+pub(crate) const VARIABLES: &[Variable] = &[
     Variable {
         name: "cache_bytes",
         doc: "Bytes of the body that the client got which came from the cache: those that were \
@@ -34,7 +34,7 @@ fn number(number: u64, out: &mut Vec<u8>) -> bool {
 }
 
 /// Makes the answer of a page one of several sources.
-pub fn of_page(req: &mut Request, response: &mut Response) {
+pub(crate) fn of_page(req: &mut Request, response: &mut Response) {
     let tally = match &response.provenance {
         Provenance::Several(tally) => Rc::clone(tally),
         Provenance::One(_) => Rc::default(),
@@ -47,7 +47,7 @@ pub fn of_page(req: &mut Request, response: &mut Response) {
 }
 
 /// Has the answer of a subrequest entered in what the page is made of, if it is shown there.
-pub fn of_part(req: &mut Request, response: &mut Response) {
+pub(crate) fn of_part(req: &mut Request, response: &mut Response) {
     let kind = req.role.as_ref().map(|role| role.kind);
     if !matches!(kind, Some(Kind::Shown | Kind::Replaceable)) {
         return;

@@ -47,7 +47,7 @@ use crate::upstream::pass::PassTarget;
 pub(super) type Reader = SliceReader<PassExchange<Box<Request>>>;
 
 /// Way in which a request goes about slices; `None` where bodies are not kept in them.
-pub fn slicing(req: &Request, target: &PassTarget) -> Option<Slicing> {
+pub(crate) fn slicing(req: &Request, target: &PassTarget) -> Option<Slicing> {
     let settings = req.location.settings.pass(target.protocol);
     let (size, is_auto) = match req.location.settings.slice.size {
         SliceSize::Off if settings.range.fill == RangeFill::Slice => (SIZE_AUTO, true),
@@ -84,7 +84,7 @@ pub fn slicing(req: &Request, target: &PassTarget) -> Option<Slicing> {
 
 /// Puts the body of an entry in slices to its answer, once its first bytes are there; the status
 /// says whether they were.
-pub async fn open(
+pub(crate) async fn open(
     req: &mut Request,
     target: &Arc<PassTarget>,
     (zone, found): (&CacheZone, &FoundEntry),

@@ -69,7 +69,7 @@ impl FromArgs for StatusHeader {
 
 /// Facts of an answer besides its account.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Told<'a> {
+pub(crate) struct Told<'a> {
     /// Until when what is served is fresh.
     pub valid_until: Option<i64>,
     /// The cache key.
@@ -79,12 +79,17 @@ pub struct Told<'a> {
 }
 
 /// Tries with peers that a request has made so far.
-pub fn tries(req: &Request) -> usize {
+pub(crate) fn tries(req: &Request) -> usize {
     req.upstream.borrow().attempts.len()
 }
 
 /// Adds this cache's member to an answer.
-pub fn tell(req: &mut Request, target: &PassTarget, response: &mut Response, told: &Told<'_>) {
+pub(crate) fn tell(
+    req: &mut Request,
+    target: &PassTarget,
+    response: &mut Response,
+    told: &Told<'_>,
+) {
     let settings = req.location.settings.pass(target.protocol);
     if settings.status_header.header.on().is_none() {
         return;

@@ -31,7 +31,7 @@ const NOT_REPEATED: KnownSet = KnownSet::of(&[
 ]);
 
 /// Outcome of the request's conditions for an answer.
-pub fn outcome(req: &Request, response: &Response) -> Outcome {
+pub(crate) fn outcome(req: &Request, response: &Response) -> Outcome {
     let is_conditional = req.head.has_any(CONDITIONS);
     if !is_conditional || response.status != 200 || response.skip_conditionals {
         return Outcome::Proceed;
@@ -66,7 +66,7 @@ fn list(req: &Request, known: Known) -> Option<Cow<'_, [u8]>> {
 }
 
 /// Evaluates the conditions of the request.
-pub fn run(req: &Request, response: &mut Response) -> Result<(), Refusal> {
+pub(crate) fn run(req: &Request, response: &mut Response) -> Result<(), Refusal> {
     match outcome(req, response) {
         Outcome::Proceed => Ok(()),
         Outcome::PreconditionFailed => Err(Refusal {

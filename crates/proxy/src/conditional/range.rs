@@ -46,7 +46,7 @@ const ASSEMBLED_RANGES_MAX: usize = 16;
 const ASSEMBLED_PART_HEAD: u64 = 256;
 
 /// The only unit of ranges, and the value of Accept-Ranges.
-pub const UNIT: &[u8] = b"bytes";
+pub(crate) const UNIT: &[u8] = b"bytes";
 
 /// The number of the next boundary. nginx: a counter too; it only has to be absent from the body by
 /// chance.
@@ -54,7 +54,7 @@ static BOUNDARY: AtomicU64 = AtomicU64::new(1);
 
 /// Part of the body that is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cut {
+pub(crate) enum Cut {
     /// One range.
     One(ByteRange),
     /// Several, each with the head of its part, and what ends them.
@@ -74,7 +74,7 @@ enum Decision {
 }
 
 /// Decides which ranges are sent, and changes the head.
-pub fn run(req: &Request, response: &mut Response) -> Result<Option<Cut>, Refusal> {
+pub(crate) fn run(req: &Request, response: &mut Response) -> Result<Option<Cut>, Refusal> {
     match decide(req, response) {
         Decision::None => Ok(None),
         Decision::Whole => {
@@ -91,7 +91,7 @@ pub fn run(req: &Request, response: &mut Response) -> Result<Option<Cut>, Refusa
 
 /// The bytes of the body that will be sent first, if no filter before this one objects; `None` if
 /// none will be. What is found is kept for [`run`].
-pub fn first_wanted(req: &Request, response: &mut Response) -> Option<Range<u64>> {
+pub(crate) fn first_wanted(req: &Request, response: &mut Response) -> Option<Range<u64>> {
     if req.is_head() || not_modified::outcome(req, response) != Outcome::Proceed {
         return None;
     }
@@ -109,7 +109,7 @@ pub fn first_wanted(req: &Request, response: &mut Response) -> Option<Range<u64>
 }
 
 /// The range of a body that is to come, if the request wants just one of it.
-pub fn wanted_alone(req: &Request, response: &Response) -> Option<Range<u64>> {
+pub(crate) fn wanted_alone(req: &Request, response: &Response) -> Option<Range<u64>> {
     if req.is_head() || not_modified::outcome(req, response) != Outcome::Proceed {
         return None;
     }
@@ -245,7 +245,7 @@ fn part_head(boundary: &str, content_type: Option<&Bytes>, range: ByteRange, len
 
 impl Cut {
     /// Cuts a body.
-    pub fn apply(self, mut body: Body) -> Body {
+    pub(crate) fn apply(self, mut body: Body) -> Body {
         if let (Cut::One(range), Body::One(piece)) = (&self, &mut body) {
             piece.narrow(range.start, range.len());
             return if piece.is_empty() { Body::Empty } else { body };

@@ -14,16 +14,16 @@
 
 mod accepted;
 pub mod body;
-pub mod carrier;
+pub(crate) mod carrier;
 pub mod client;
 pub mod connection;
 mod encryption;
-pub mod http1;
+pub(crate) mod http1;
 pub mod http2;
 pub mod listener;
-pub mod policy;
-pub mod proxy_protocol;
+pub(crate) mod policy;
+pub(crate) mod proxy_protocol;
 pub mod send;
 pub mod serve;
-pub mod stream;
+pub(crate) mod stream;
 pub mod wire;

@@ -21,7 +21,7 @@ use crate::cache::loaded;
 use crate::failure::ClientGone;
 
 /// An answer whose head is on its way.
-pub struct Unsent {
+pub(crate) struct Unsent {
     head_len: u64,
     body: BodyKind,
 }

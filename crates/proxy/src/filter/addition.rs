@@ -36,7 +36,7 @@ pub struct AdditionPolicy {
 }
 
 /// Says whether something is to be added, and changes the head.
-pub fn run(req: &Request, response: &mut Response) -> bool {
+pub(crate) fn run(req: &Request, response: &mut Response) -> bool {
     let policy = &req.location.settings.addition;
     if policy.before.is_none() && policy.after.is_none() || response.status != 200 {
         return false;
@@ -53,7 +53,7 @@ pub fn run(req: &Request, response: &mut Response) -> bool {
 }
 
 /// Adds to a body.
-pub fn add(req: &mut Request, body: Body) -> Body {
+pub(crate) fn add(req: &mut Request, body: Body) -> Body {
     let policy = req.location.settings.addition.clone();
     let mut fragment = |path: Option<String>| {
         let target = Target {

@@ -36,7 +36,7 @@ const AHEAD_BYTES: u64 = 32 * 1024;
 const AHEAD_PIECES: usize = 16;
 
 /// Text that stands in for a fragment that failed, or that has nothing.
-pub struct Stub {
+pub(crate) struct Stub {
     /// The type of the page around it.
     pub content_type: Option<Bytes>,
     /// The text.
@@ -44,7 +44,7 @@ pub struct Stub {
 }
 
 /// A part of a page that another request answers.
-pub struct Fragment {
+pub(crate) struct Fragment {
     state: State,
     ahead: VecDeque<Piece>,
     ahead_bytes: u64,
@@ -71,7 +71,7 @@ struct Sending {
 
 impl Fragment {
     /// The fragment of a subrequest, which has not begun.
-    pub fn new(req: Box<Request>, stub: Option<Stub>) -> Self {
+    pub(crate) fn new(req: Box<Request>, stub: Option<Stub>) -> Self {
         Fragment {
             state: State::Waiting(req),
             ahead: VecDeque::new(),
@@ -83,7 +83,7 @@ impl Fragment {
     }
 
     /// Begins, and reads what comes before it is its turn.
-    pub fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn poll_ahead(&mut self, cx: &mut Context<'_>) {
         while self.failed.is_none()
             && !matches!(self.state, State::Ended)
             && self.ahead_bytes < AHEAD_BYTES
@@ -103,7 +103,10 @@ impl Fragment {
     }
 
     /// The next piece, when it is its turn.
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Piece, BodyError>>> {
+    pub(crate) fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Piece, BodyError>>> {
         if let Some(piece) = self.ahead.pop_front() {
             return Poll::Ready(Some(Ok(piece)));
         }
@@ -247,14 +250,14 @@ impl Sending {
 }
 
 /// A fragment whose text becomes a value.
-pub struct KeptFragment {
+pub(crate) struct KeptFragment {
     fragment: Fragment,
     text: Vec<u8>,
 }
 
 impl KeptFragment {
     /// The fragment of a subrequest, which has not begun.
-    pub fn new(req: Box<Request>) -> Self {
+    pub(crate) fn new(req: Box<Request>) -> Self {
         KeptFragment {
             fragment: Fragment::new(req, None),
             text: Vec::new(),
@@ -262,7 +265,10 @@ impl KeptFragment {
     }
 
     /// Waits for the end; gives the text, or `None` for that of a failure.
-    pub fn poll_text(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
+    pub(crate) fn poll_text(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, BodyError>> {
         loop {
             let mut piece = match ready!(self.fragment.poll_next(cx)) {
                 Some(Ok(piece)) => piece,
@@ -290,7 +296,7 @@ impl KeptFragment {
 }
 
 /// The body of a page: what the client gets of a main request and its subrequests.
-pub struct PageBody {
+pub(crate) struct PageBody {
     body: Body,
     page: Rc<Page>,
     /// Ends when the client leaves.
@@ -299,7 +305,7 @@ pub struct PageBody {
 
 impl PageBody {
     /// The page of a request, for its client.
-    pub fn of(req: &mut Request, body: Body) -> Body {
+    pub(crate) fn of(req: &mut Request, body: Body) -> Body {
         let client = Rc::clone(&req.client);
         Body::stream(PageBody {
             body,
@@ -330,14 +336,14 @@ impl BodyStream for PageBody {
 }
 
 /// A first piece, or a failure, that was waited for, and the rest.
-pub struct Begun {
+pub(crate) struct Begun {
     first: Option<Result<Piece, BodyError>>,
     rest: Body,
 }
 
 impl Begun {
     /// The body that begins with `first`.
-    pub fn new(first: Result<Piece, BodyError>, rest: Body) -> Self {
+    pub(crate) fn new(first: Result<Piece, BodyError>, rest: Body) -> Self {
         Begun {
             first: Some(first),
             rest,

@@ -45,7 +45,7 @@ pub struct GunzipPolicy {
 }
 
 /// Says whether the answer is decompressed, and changes its head.
-pub fn run(req: &Request, response: &mut Response) -> bool {
+pub(crate) fn run(req: &Request, response: &mut Response) -> bool {
     if !req.location.settings.gunzip.enabled || response.is_opaque {
         return false;
     }
@@ -69,7 +69,7 @@ fn is_gzip(fields: &Fields) -> bool {
 }
 
 /// Decompresses a body while it is sent.
-pub fn decompress_body(body: Body) -> Body {
+pub(crate) fn decompress_body(body: Body) -> Body {
     Body::stream(GunzipBody {
         inner: body,
         current: None,

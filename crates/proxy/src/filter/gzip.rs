@@ -257,7 +257,7 @@ fn is_old_msie(agent: &[u8]) -> bool {
 }
 
 /// The variables of this file.
-pub const VARIABLES: &[Variable] = &[Variable {
+pub(crate) const VARIABLES: &[Variable] = &[Variable {
     name: "gzip_ratio",
     doc: "How many times longer the answer was before its compression, with two decimals.",
     write: |req, out| match &req.gzip_lens {
@@ -296,7 +296,7 @@ pub struct Plan {
 }
 
 /// Decides whether the answer is compressed, and changes its head.
-pub fn run(req: &mut Request, response: &mut Response) -> Option<Plan> {
+pub(crate) fn run(req: &mut Request, response: &mut Response) -> Option<Plan> {
     let policy = &req.location.settings.gzip;
     if !policy.enabled || response.is_opaque || !is_suitable(policy, response) {
         return None;
@@ -343,7 +343,7 @@ fn window_bits(window: Window, length: Option<u64>) -> u8 {
 
 /// True if the client takes gzip, under the settings of the location; `fields` are those of the
 /// answer.
-pub fn is_taken(req: &Request, fields: &Fields) -> bool {
+pub(crate) fn is_taken(req: &Request, fields: &Fields) -> bool {
     let policy = &req.location.settings.gzip;
     let Some(accepted) = req.field(Known::AcceptEncoding) else {
         return false;
@@ -405,7 +405,7 @@ fn is_expired(expires: &[u8], fields: &Fields) -> bool {
 }
 
 /// Compresses a body while it is sent.
-pub fn compress_body(body: Body, plan: Plan) -> Body {
+pub(crate) fn compress_body(body: Body, plan: Plan) -> Body {
     Body::stream(GzipBody {
         inner: body,
         current: None,

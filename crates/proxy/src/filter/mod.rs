@@ -21,16 +21,16 @@
 //!
 //! What it does not do: chunked coding, which is the writer's.
 
-pub mod addition;
+pub(crate) mod addition;
 pub mod charset;
-pub mod fragment;
-pub mod gunzip;
-pub mod gzip;
+pub(crate) mod fragment;
+pub(crate) mod gunzip;
+pub(crate) mod gzip;
 pub mod headers;
 pub mod ssi;
 pub mod sub;
-pub mod type_set;
-pub mod userid;
+pub(crate) mod type_set;
+pub(crate) mod userid;
 
 use std::sync::Arc;
 

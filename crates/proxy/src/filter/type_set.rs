@@ -72,7 +72,7 @@ impl TypeSet {
 
 /// The parts of an answer's Content-Type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ContentType<'a> {
+pub(crate) struct ContentType<'a> {
     /// The media type. nginx: with all parameters, unless the character set is among them.
     pub media_type: &'a [u8],
     /// The character set; empty when none is named.
@@ -84,7 +84,7 @@ impl<'a> ContentType<'a> {
     ///
     /// Only that of an upstream is taken apart; one of this server's is a name from the
     /// configuration.
-    pub fn of(response: &'a Response) -> Option<Self> {
+    pub(crate) fn of(response: &'a Response) -> Option<Self> {
         let value = response.fields.get(Known::ContentType)?;
         Some(match response.source {
             Source::Upstream => Self::parse(value),

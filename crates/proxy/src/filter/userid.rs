@@ -195,7 +195,7 @@ enum Given {
 }
 
 /// The variable that a configuration may set.
-pub const VARIABLES: &[Variable] = &[Variable {
+pub(crate) const VARIABLES: &[Variable] = &[Variable {
     name: RESET,
     doc: "When set to anything but an empty string or `0`, the client gets a new id although it has \
           one; with `log`, that is logged.",
@@ -205,7 +205,7 @@ pub const VARIABLES: &[Variable] = &[Variable {
 const RESET: &str = "uid_reset";
 
 /// The variables that tell of ids.
-pub const COMPOSED: &[ComposedVariable] = &[
+pub(crate) const COMPOSED: &[ComposedVariable] = &[
     ComposedVariable {
         name: "uid_got",
         doc: "Name of the cookie and id that the client brought, see `userid`.",
@@ -250,7 +250,7 @@ fn digits(id: &Id) -> String {
 }
 
 /// Gives the client a cookie, if it needs one.
-pub fn run(req: &mut Request, response: &mut Response) {
+pub(crate) fn run(req: &mut Request, response: &mut Response) {
     if matches!(
         req.location.settings.userid.mode,
         UserIdMode::Off | UserIdMode::Log

@@ -98,7 +98,7 @@ enum Found {
 }
 
 /// Asks for name and password where a location wants them.
-pub async fn check(req: &mut Request) -> Result<Checked, Failure> {
+pub(crate) async fn check(req: &mut Request) -> Result<Checked, Failure> {
     let location = Arc::clone(&req.location);
     let policy = &location.settings.auth_basic;
     let (Some(realm), Some(file)) = (&policy.realm, &policy.user_file) else {
@@ -154,7 +154,7 @@ pub async fn check(req: &mut Request) -> Result<Checked, Failure> {
 
 /// The foreseen answer of the gate, before a password is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Foreseen {
+pub(crate) enum Foreseen {
     /// The location has no such gate.
     Off,
     /// The request has no name and password for this realm.
@@ -165,17 +165,17 @@ pub enum Foreseen {
 
 impl Foreseen {
     /// True if the gate refuses for certain.
-    pub fn is_refused(&self) -> bool {
+    pub(crate) fn is_refused(&self) -> bool {
         matches!(self, Foreseen::Lacking(_))
     }
 
     /// True if the password decides.
-    pub fn is_undecided(&self) -> bool {
+    pub(crate) fn is_undecided(&self) -> bool {
         matches!(self, Foreseen::Given(_))
     }
 
     /// The foreseen answer in words for people.
-    pub fn note(&self) -> Option<String> {
+    pub(crate) fn note(&self) -> Option<String> {
         match self {
             Foreseen::Off => None,
             Foreseen::Lacking(realm) => Some(format!(
@@ -191,7 +191,7 @@ impl Foreseen {
 }
 
 /// Foresees the answer of the gate of a request's location, before a password is checked.
-pub fn foresee(req: &mut Request) -> Foreseen {
+pub(crate) fn foresee(req: &mut Request) -> Foreseen {
     let location = Arc::clone(&req.location);
     let policy = &location.settings.auth_basic;
     let (Some(realm), Some(_)) = (&policy.realm, &policy.user_file) else {
@@ -206,7 +206,7 @@ pub fn foresee(req: &mut Request) -> Foreseen {
 }
 
 /// Waits before a refusal, where the location wants that.
-pub async fn delay_refusal(req: &Request) -> Result<(), Failure> {
+pub(crate) async fn delay_refusal(req: &Request) -> Result<(), Failure> {
     let delay = req.location.settings.auth_basic.delay;
     if delay.is_zero() {
         return Ok(());
@@ -273,7 +273,7 @@ fn find(text: &[u8], user: &[u8], secret: &[u8]) -> Found {
 }
 
 /// The name and the password of the request's Authorization field.
-pub fn credentials(req: &Request) -> Option<(Vec<u8>, Vec<u8>)> {
+pub(crate) fn credentials(req: &Request) -> Option<(Vec<u8>, Vec<u8>)> {
     let field = req.field(Known::Authorization)?;
     let (scheme, rest) = field.split_at_checked(b"Basic ".len())?;
     if !scheme.eq_ignore_ascii_case(b"Basic ") {

@@ -88,7 +88,7 @@ struct Page {
 }
 
 /// Answers with the list of the folder; `None` where none is wanted.
-pub fn run(req: &mut Request) -> Result<Option<Response>, Failure> {
+pub(crate) fn run(req: &mut Request) -> Result<Option<Response>, Failure> {
     let policy = &req.location.settings.autoindex;
     if !policy.enabled || !matches!(req.method, Method::Get | Method::Head) {
         return Ok(None);

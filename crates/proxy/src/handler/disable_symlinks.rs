@@ -97,7 +97,7 @@ impl FromArgs for SymlinkRule {
 
 /// The symbolic links of one path that are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Links {
+pub(crate) struct Links {
     followed: Followed,
     /// The length of the folder whose own way is not looked at; 0 for the root folder.
     trusted: usize,
@@ -105,13 +105,13 @@ pub struct Links {
 
 impl Links {
     /// All links.
-    pub const ALL: Links = Links {
+    pub(crate) const ALL: Links = Links {
         followed: Followed::All,
         trusted: 0,
     };
 
     /// The links of a path that a request of this location names.
-    pub fn of(req: &mut Request, path: &[u8]) -> Links {
+    pub(crate) fn of(req: &mut Request, path: &[u8]) -> Links {
         let rule = &req.location.settings.symlinks.rule;
         let followed = rule.followed;
         if followed == Followed::All {
@@ -133,12 +133,12 @@ impl Links {
     }
 
     /// True when nothing has to be looked at.
-    pub fn follows_all(self) -> bool {
+    pub(crate) fn follows_all(self) -> bool {
         self.followed == Followed::All
     }
 
     /// Opens a path; a link that is not followed is [`Errno::LOOP`].
-    pub fn open(self, path: &[u8], flags: OFlags) -> Result<OwnedFd, PathError> {
+    pub(crate) fn open(self, path: &[u8], flags: OFlags) -> Result<OwnedFd, PathError> {
         let (start, names) = match path.split_at_checked(self.trusted) {
             Some((start @ [_, ..], names)) => (start, names),
             _ if path.starts_with(b"/") => (&b"/"[..], path),

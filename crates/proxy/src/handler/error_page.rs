@@ -56,7 +56,7 @@ pub struct ErrorPages {
 
 /// The answer in place of an error.
 #[derive(Debug)]
-pub struct ErrorPage {
+pub(crate) struct ErrorPage {
     status: PageStatus,
     to: Template,
 }
@@ -73,7 +73,7 @@ enum PageStatus {
 }
 
 /// The request's next step: an answer, or a phase to run.
-pub enum Next {
+pub(crate) enum Next {
     /// The request is answered with this.
     Answer(Box<Response>),
     /// The request goes on from this phase, with another path or location.
@@ -133,18 +133,18 @@ fn invalid(index: usize, word: &Word) -> ArgError {
 }
 
 /// True when an error page takes the place of an answer that an upstream gave.
-pub fn takes_over(req: &Request, response: &Response) -> bool {
+pub(crate) fn takes_over(req: &Request, response: &Response) -> bool {
     response.may_be_intercepted && response.status >= 300 && find(req, response.status).is_some()
 }
 
 /// True when an error page will take the place of an upstream's answer with this status.
-pub fn is_intercepted(req: &Request, protocol: Protocol, status: u16) -> bool {
+pub(crate) fn is_intercepted(req: &Request, protocol: Protocol, status: u16) -> bool {
     let policy = &req.location.settings.pass(protocol).answer;
     policy.intercept_errors && status >= 300 && find(req, status).is_some()
 }
 
 /// Goes from an error to its page, or to the built-in one.
-pub fn follow_status(req: &mut Request, status: u16) -> Next {
+pub(crate) fn follow_status(req: &mut Request, status: u16) -> Next {
     // nginx: these end the connection; nobody is there to read a page.
     if matches!(status, CLOSE_WITHOUT_ANSWER | 408 | 499) {
         req.error.status = 0;

@@ -22,7 +22,7 @@ const MOST_ENTRIES: usize = 100_000;
 
 /// The thing that a folder has under one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// The name of the entry.
     pub name: Vec<u8>,
     /// The kind of the entry.
@@ -35,14 +35,14 @@ pub struct Entry {
 
 /// An open folder.
 #[derive(Debug)]
-pub struct Folder {
+pub(crate) struct Folder {
     dir: Dir,
     /// The path of the folder, with a slash at the path's end.
     path: Vec<u8>,
 }
 
 /// Opens a folder; what fails is logged.
-pub fn open(req: &Request, path: &[u8]) -> Result<Folder, Failure> {
+pub(crate) fn open(req: &Request, path: &[u8]) -> Result<Folder, Failure> {
     let bare = path.strip_suffix(b"/").filter(|bare| !bare.is_empty());
     let bare = bare.unwrap_or(path);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -61,7 +61,7 @@ pub fn open(req: &Request, path: &[u8]) -> Result<Folder, Failure> {
 
 impl Folder {
     /// Reads all entries of the folder, in no order.
-    pub fn read(self, req: &Request) -> Result<Vec<Entry>, Failure> {
+    pub(crate) fn read(self, req: &Request) -> Result<Vec<Entry>, Failure> {
         let mut entries = Vec::new();
         let mut path = self.path;
         let folder_len = path.len();

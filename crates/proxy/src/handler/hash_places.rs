@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Requests that may wait for a place (arbitrary: a second or two of usual hashes on two cores).
-pub const QUEUE_MAX: usize = 256;
+pub(crate) const QUEUE_MAX: usize = 256;
 
 /// The places of a process.
 #[derive(Debug)]

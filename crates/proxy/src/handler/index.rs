@@ -56,7 +56,7 @@ impl FromArgs for IndexNames {
 }
 
 /// Goes on with the first index file that exists; `None` if there is none.
-pub fn run(req: &mut Request) -> Result<Option<Flow>, Failure> {
+pub(crate) fn run(req: &mut Request) -> Result<Option<Flow>, Failure> {
     let location = Arc::clone(&req.location);
     let mut path: Option<FilePath> = None;
     let mut is_folder_tested = false;
@@ -170,7 +170,7 @@ fn index_failure(req: &Request, file: &[u8], error: PathError) -> Failure {
 }
 
 /// The failure of a request for a folder that nothing stands for.
-pub fn forbidden(req: &mut Request) -> Result<Failure, Failure> {
+pub(crate) fn forbidden(req: &mut Request) -> Result<Failure, Failure> {
     let path = path::map(req)?;
     let path = String::from_utf8_lossy(&path.bytes);
     let message = format_args!("directory index of \"{path}\" is forbidden");

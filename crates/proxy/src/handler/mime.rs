@@ -109,7 +109,7 @@ impl TypesPolicy {
 }
 
 /// The media type for the path of a request.
-pub fn content_type(req: &Request) -> Bytes {
+pub(crate) fn content_type(req: &Request) -> Bytes {
     req.location.settings.types.type_of(&req.uri)
 }
 

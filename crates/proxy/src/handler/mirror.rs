@@ -51,17 +51,17 @@ pub struct MirrorPolicy {
 }
 
 /// True when the location has mirrors.
-pub fn is_due(req: &Request) -> bool {
+pub(crate) fn is_due(req: &Request) -> bool {
     has_mirrors(&req.location.settings) && !req.is_subrequest()
 }
 
 /// True for the settings of a location with mirrors.
-pub fn has_mirrors(settings: &LocationSettings) -> bool {
+pub(crate) fn has_mirrors(settings: &LocationSettings) -> bool {
     settings.mirror.paths.iter().any(|path| path.on().is_some())
 }
 
 /// Sends the copies on their way.
-pub async fn run(req: &mut Request) -> Result<Flow, Failure> {
+pub(crate) async fn run(req: &mut Request) -> Result<Flow, Failure> {
     let location = Arc::clone(&req.location);
     let policy = &location.settings.mirror;
     if policy.has_body {

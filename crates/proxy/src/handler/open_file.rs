@@ -117,7 +117,7 @@ impl FromArgs for CacheRule {
 
 /// The kind of thing that a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// A regular file.
     File,
     /// A folder.
@@ -128,7 +128,7 @@ pub enum Kind {
 
 /// An open file and what is known of it.
 #[derive(Clone, Debug)]
-pub struct OpenFile {
+pub(crate) struct OpenFile {
     /// The file.
     pub file: Arc<File>,
     /// The kind of the file.
@@ -143,7 +143,7 @@ pub struct OpenFile {
 
 /// The reason why a path could not be opened or tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathError {
+pub(crate) struct PathError {
     /// The call that failed.
     pub call: &'static str,
     /// The reason.
@@ -151,7 +151,7 @@ pub struct PathError {
 }
 
 /// Opens a path for reading, or takes it from the cache of the location.
-pub fn open(req: &mut Request, path: &[u8]) -> Result<OpenFile, PathError> {
+pub(crate) fn open(req: &mut Request, path: &[u8]) -> Result<OpenFile, PathError> {
     let way = Way::of(req, path);
     let policy = &req.location.settings.open_file;
     match policy.cache {
@@ -165,7 +165,7 @@ pub fn open(req: &mut Request, path: &[u8]) -> Result<OpenFile, PathError> {
 }
 
 /// Asks what a path names, without opening it.
-pub fn test(req: &mut Request, path: &[u8]) -> Result<Kind, PathError> {
+pub(crate) fn test(req: &mut Request, path: &[u8]) -> Result<Kind, PathError> {
     let way = Way::of(req, path);
     let policy = &req.location.settings.open_file;
     if let CacheRule::On { id, .. } = policy.cache {
@@ -182,7 +182,7 @@ pub fn test(req: &mut Request, path: &[u8]) -> Result<Kind, PathError> {
 }
 
 /// True if a path names something that its owner may execute, as nginx asks it.
-pub fn is_executable(req: &mut Request, path: &[u8]) -> bool {
+pub(crate) fn is_executable(req: &mut Request, path: &[u8]) -> bool {
     let stat = Way::of(req, path).stat();
     stat.is_ok_and(|stat| Mode::from_raw_mode(stat.st_mode).contains(Mode::XUSR))
 }
@@ -427,7 +427,7 @@ impl OpenFile {
 
 impl PathError {
     /// True when there is no such file.
-    pub fn is_missing(&self) -> bool {
+    pub(crate) fn is_missing(&self) -> bool {
         // A path with a zero byte in it is no name of a file either.
         matches!(
             self.errno,
@@ -436,12 +436,12 @@ impl PathError {
     }
 
     /// True when access is denied.
-    pub fn is_denied(&self) -> bool {
+    pub(crate) fn is_denied(&self) -> bool {
         matches!(self.errno, Errno::ACCESS | Errno::LOOP | Errno::MLINK)
     }
 
     /// The failure of the request whose file this was; logs it.
-    pub fn fail(&self, req: &Request, path: &[u8]) -> Failure {
+    pub(crate) fn fail(&self, req: &Request, path: &[u8]) -> Failure {
         let (level, status) = if self.is_missing() {
             (Level::Error, 404)
         } else if self.is_denied() {
@@ -456,7 +456,7 @@ impl PathError {
     }
 
     /// Logs the failed call.
-    pub fn log(&self, req: &Request, level: Level, path: &[u8]) {
+    pub(crate) fn log(&self, req: &Request, level: Level, path: &[u8]) {
         let (call, path, reason) = (self.call, String::from_utf8_lossy(path), self.reason());
         request_error::write(
             req,
@@ -466,7 +466,7 @@ impl PathError {
     }
 
     /// Number and text of the error, as nginx writes them: `(2: No such file or directory)`.
-    pub fn reason(&self) -> String {
+    pub(crate) fn reason(&self) -> String {
         format!("({})", error::os_error(&self.errno.into()))
     }
 }

@@ -41,7 +41,7 @@ const YESCRYPT_DIGITS: usize = 43;
 const SHA1_LEN: usize = 20;
 
 /// True if the password is the one of the hash.
-pub fn is_right(password: &[u8], hash: &[u8]) -> bool {
+pub(crate) fn is_right(password: &[u8], hash: &[u8]) -> bool {
     if let Some(plain) = hash.strip_prefix(b"{PLAIN}") {
         return is_equal(plain, password);
     }

@@ -46,7 +46,7 @@ pub struct PostActionPolicy {
 }
 
 /// Sends the location's request on its way, if it has one.
-pub fn run(req: &Request) {
+pub(crate) fn run(req: &Request) {
     let location = Arc::clone(&req.location);
     let Some(target) = &location.settings.post_action.target else {
         return;

@@ -26,7 +26,7 @@ pub struct RandomIndexPolicy {
 }
 
 /// Goes on with any file of the folder; `None` where none is wanted or there is none.
-pub fn run(req: &mut Request) -> Result<Option<Flow>, Failure> {
+pub(crate) fn run(req: &mut Request) -> Result<Option<Flow>, Failure> {
     if !req.location.settings.random_index.enabled {
         return Ok(None);
     }

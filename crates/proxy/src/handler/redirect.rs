@@ -35,7 +35,7 @@ pub struct RedirectPolicy {
 }
 
 /// The page in place of a redirect with this status, for a client that is to get one.
-pub fn refresh_page(req: &mut Request, status: u16) -> Option<Response> {
+pub(crate) fn refresh_page(req: &mut Request, status: u16) -> Option<Response> {
     let is_wanted = req.location.settings.redirect.refreshes && matches!(status, 301 | 302);
     if !is_wanted || !is_msie(req.field(Known::UserAgent).unwrap_or_default()) {
         return None;
@@ -61,7 +61,7 @@ fn is_msie(agent: &[u8]) -> bool {
 
 /// The Location field for `target`: a path becomes absolute where the settings want it, anything
 /// else stays.
-pub fn location(req: &Request, target: Bytes) -> Bytes {
+pub(crate) fn location(req: &Request, target: Bytes) -> Bytes {
     let policy = &req.location.settings.redirect;
     if !policy.absolute || target.first() != Some(&b'/') {
         return target;
@@ -100,7 +100,7 @@ fn push_host(req: &Request, policy: &RedirectPolicy, text: &mut Vec<u8>) {
 }
 
 /// A redirect from a folder's path to the same path with a slash; `path` is not escaped yet.
-pub fn add_slash(req: &mut Request, path: &[u8]) -> Failure {
+pub(crate) fn add_slash(req: &mut Request, path: &[u8]) -> Failure {
     let mut target = Vec::with_capacity(path.len() + req.args.len() + 2);
     escape_into(path, EscapeKind::Uri, &mut target);
     if target.last() != Some(&b'/') {

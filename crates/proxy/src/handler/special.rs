@@ -54,7 +54,7 @@ const BAD_REQUESTS: &[(u16, &str)] = &[
 ];
 
 /// The status that the client sees.
-pub fn wire_status(status: u16) -> u16 {
+pub(crate) fn wire_status(status: u16) -> u16 {
     match status {
         494..=497 => 400,
         status => status,
@@ -62,12 +62,12 @@ pub fn wire_status(status: u16) -> u16 {
 }
 
 /// True for errors after which the connection is not trusted to be in step (nginx's list).
-pub fn closes_connection(status: u16) -> bool {
+pub(crate) fn closes_connection(status: u16) -> bool {
     matches!(status, 400 | 413 | 414 | 495..=497 | 500 | 501)
 }
 
 /// The built-in page of a status.
-pub fn page(req: &Request, status: u16) -> Response {
+pub(crate) fn page(req: &Request, status: u16) -> Response {
     let name = req.location.settings.tokens.server_field();
     match body(status, name) {
         Some(body) => {

@@ -96,7 +96,7 @@ pub enum GzipStatic {
 }
 
 /// Answers with the file of the path.
-pub fn run(req: &mut Request) -> Result<Response, Failure> {
+pub(crate) fn run(req: &mut Request) -> Result<Response, Failure> {
     if !matches!(req.method, Method::Get | Method::Head | Method::Post) {
         return Err(Failure::Status(405));
     }
@@ -141,7 +141,7 @@ fn not_regular(req: &Request, path: &FilePath) -> Failure {
 }
 
 /// Opens the file of a request for what answers with files alone; `None` for what is no file.
-pub fn open_only(req: &mut Request) -> Result<Option<OpenFile>, Failure> {
+pub(crate) fn open_only(req: &mut Request) -> Result<Option<OpenFile>, Failure> {
     if !matches!(req.method, Method::Get | Method::Head) {
         return Err(Failure::Status(405));
     }
@@ -154,7 +154,7 @@ pub fn open_only(req: &mut Request) -> Result<Option<OpenFile>, Failure> {
 }
 
 /// The answer with a head of ours and a region of a file behind it, instead of the whole file.
-pub fn answer_part(
+pub(crate) fn answer_part(
     req: &Request,
     file: &OpenFile,
     (head, region): (Bytes, Range<u64>),
@@ -179,7 +179,7 @@ pub fn answer_part(
 }
 
 /// The answer with an open file.
-pub fn answer(req: &Request, file: &OpenFile) -> Result<Response, Failure> {
+pub(crate) fn answer(req: &Request, file: &OpenFile) -> Result<Response, Failure> {
     let settings = &req.location.settings;
     let mut fields = Fields::with_capacity(8);
     let content_type = settings.types.type_of(&req.uri);
@@ -221,7 +221,7 @@ fn body(req: &Request, file: &OpenFile) -> Result<Body, Failure> {
 }
 
 /// nginx's tag: time and length in hexadecimal, `"5e9f1a2b-264"`.
-pub fn etag(modified: i64, len: u64) -> Bytes {
+pub(crate) fn etag(modified: i64, len: u64) -> Bytes {
     let mut text = Vec::with_capacity(36);
     text.push(b'"');
     if modified < 0 {

@@ -33,11 +33,12 @@ use crate::request::Request;
 const GZIP_BUFFER: usize = 64 * 1024;
 
 /// The arguments of a directive that names a log.
-pub const SYNTAX: &str = "path [format [buffer=size] [gzip[=level]] [flush=time] [if=condition]]";
+pub(crate) const SYNTAX: &str =
+    "path [format [buffer=size] [gzip[=level]] [flush=time] [if=condition]]";
 
 /// One log; the blocks that inherit it share it.
 #[derive(Clone, Debug)]
-pub struct RequestLog(Arc<AsWritten>);
+pub(crate) struct RequestLog(Arc<AsWritten>);
 
 /// A log's arguments, and what is learnt while it is used.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ enum Target {
 
 impl RequestLog {
     /// Reads the arguments of `directive`; a log that names no format has `default_format`.
-    pub fn parse(
+    pub(crate) fn parse(
         args: &mut Args<'_>,
         directive: &'static str,
         default_format: &str,
@@ -114,7 +115,7 @@ impl RequestLog {
     }
 
     /// The log of blocks that name none: a file that need not exist.
-    pub fn optional(path: &Path, directive: &'static str, format: &str) -> Self {
+    pub(crate) fn optional(path: &Path, directive: &'static str, format: &str) -> Self {
         RequestLog(Arc::new(AsWritten {
             directive,
             target: Target::File(LogFile::optional(path)),
@@ -128,7 +129,7 @@ impl RequestLog {
     }
 
     /// Writes the line of a request; `files` are those of paths with variables that stay open.
-    pub fn write(&self, req: &mut Request, files: Option<&NamedFiles>) {
+    pub(crate) fn write(&self, req: &mut Request, files: Option<&NamedFiles>) {
         let mut line = LINE.take();
         self.0.write(req, files, &mut line);
         LINE.set(line);
@@ -255,7 +256,7 @@ fn parse_size(value: &str) -> Option<usize> {
 }
 
 /// Finds the formats of a block's logs.
-pub fn complete<'a>(
+pub(crate) fn complete<'a>(
     found: impl Iterator<Item = &'a RequestLog>,
     logs: &mut Logs,
     cx: &mut ParseContext,

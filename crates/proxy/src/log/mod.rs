@@ -9,6 +9,6 @@
 
 pub mod access;
 pub mod format;
-pub mod line;
-pub mod request_error;
+pub(crate) mod line;
+pub(crate) mod request_error;
 pub mod upstream;

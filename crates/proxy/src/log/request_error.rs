@@ -18,7 +18,7 @@ use crate::request::Request;
 use crate::settings::{Conf, Location};
 
 /// Logs an event of a request at a level.
-pub fn write(req: &Request, level: Level, message: fmt::Arguments<'_>) {
+pub(crate) fn write(req: &Request, level: Level, message: fmt::Arguments<'_>) {
     let number = Some(req.client.connection.number);
     with_logs(&req.location, &req.conf, level, |logs| {
         write_line(logs, level, number, format_args!("{message}{}", Asker(req)));
@@ -34,7 +34,7 @@ pub struct RememberedRequest {
 }
 
 /// Remembers a request as it is now.
-pub fn remember(req: &Request) -> RememberedRequest {
+pub(crate) fn remember(req: &Request) -> RememberedRequest {
     RememberedRequest {
         location: Arc::clone(&req.location),
         conf: Arc::clone(&req.conf),
@@ -62,7 +62,7 @@ fn with_logs(location: &Location, conf: &Conf, level: Level, write: impl FnOnce(
 }
 
 /// Logs an event of a connection between two requests.
-pub fn connection(of: &Connection, level: Level, message: fmt::Arguments<'_>) {
+pub(crate) fn connection(of: &Connection, level: Level, message: fmt::Arguments<'_>) {
     let main = &of.generation.conf.main.log.logs;
     let asker = format_args!(
         "{message}, client: {}, server: {}",
@@ -75,20 +75,20 @@ pub fn connection(of: &Connection, level: Level, message: fmt::Arguments<'_>) {
 }
 
 /// Logs a failure of a request at its level.
-pub fn failure(req: &Request, failure: &Failure) {
+pub(crate) fn failure(req: &Request, failure: &Failure) {
     if let Some(level) = failure.level() {
         write(req, level, format_args!("{failure}"));
     }
 }
 
 /// Logs a refused head.
-pub fn refused(req: &Request, why: &str) {
+pub(crate) fn refused(req: &Request, why: &str) {
     let what = "while reading client request headers";
     write(req, Level::Info, format_args!("{why} {what}"));
 }
 
 /// Logs an answer that was not sent whole.
-pub fn send_failed(req: &Request, error: &SendError) {
+pub(crate) fn send_failed(req: &Request, error: &SendError) {
     let level = match error {
         SendError::Client(_) => Level::Info,
         _ => Level::Error,

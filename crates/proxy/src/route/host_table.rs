@@ -14,7 +14,7 @@ use hashbrown::hash_map::Entry;
 
 /// Values by host name.
 #[derive(Clone, Debug)]
-pub struct HostTable<T> {
+pub(crate) struct HostTable<T> {
     exact: HashMap<Bytes, T>,
     /// `.example.com`: from the dot on.
     under: HashMap<Bytes, T>,
@@ -34,7 +34,7 @@ impl<T> Default for HostTable<T> {
 
 /// The reason why a pattern is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadPattern {
+pub(crate) enum BadPattern {
     /// The pattern is no host name with at most one wildcard at one end.
     Invalid,
     /// The pattern is in the table already.
@@ -43,7 +43,7 @@ pub enum BadPattern {
 
 impl<T> HostTable<T> {
     /// Adds `example.com`, `*.example.com`, `.example.com` or `www.example.*`.
-    pub fn insert_pattern(&mut self, pattern: &str, value: T) -> Result<(), BadPattern>
+    pub(crate) fn insert_pattern(&mut self, pattern: &str, value: T) -> Result<(), BadPattern>
     where
         T: Clone,
     {
@@ -71,22 +71,22 @@ impl<T> HostTable<T> {
     }
 
     /// Adds a name; false if it is there already.
-    pub fn insert_exact(&mut self, name: &Bytes, value: T) -> bool {
+    pub(crate) fn insert_exact(&mut self, name: &Bytes, value: T) -> bool {
         insert_first(&mut self.exact, name, value)
     }
 
     /// Adds all names that end with `name`, which begins with a dot; false if it is there already.
-    pub fn insert_under(&mut self, name: &Bytes, value: T) -> bool {
+    pub(crate) fn insert_under(&mut self, name: &Bytes, value: T) -> bool {
         insert_first(&mut self.under, name, value)
     }
 
     /// Adds all names that begin with `name`, which ends with a dot; false if it is there already.
-    pub fn insert_before(&mut self, name: &Bytes, value: T) -> bool {
+    pub(crate) fn insert_before(&mut self, name: &Bytes, value: T) -> bool {
         insert_first(&mut self.before, name, value)
     }
 
     /// The value for a host.
-    pub fn find(&self, host: &[u8]) -> Option<&T> {
+    pub(crate) fn find(&self, host: &[u8]) -> Option<&T> {
         self.exact
             .get(host)
             .or_else(|| self.find_under(host))

@@ -4,7 +4,7 @@
 //! taken apart ([`target`]), and after the server's rewrites the path picks the location
 //! ([`location`]).
 
-pub mod host_table;
+pub(crate) mod host_table;
 pub mod listen;
 pub mod location;
 pub mod name;

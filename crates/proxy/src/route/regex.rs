@@ -16,7 +16,7 @@
 //!    would have got ([`Request::heed_expressions`]).
 //! 2. Group numbers mean the same in both engines.
 
-pub mod shared;
+pub(crate) mod shared;
 
 use std::sync::{Arc, OnceLock};
 

@@ -15,4 +15,4 @@
 pub mod block;
 pub mod build;
 pub mod code;
-pub mod slots;
+pub(crate) mod slots;

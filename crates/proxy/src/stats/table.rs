@@ -16,9 +16,9 @@ use std::sync::{OnceLock, PoisonError, RwLock};
 use bytes::Bytes;
 
 /// Names that are told apart (arbitrary: configurations name some dozens).
-pub const NAMES_MAX: usize = 4096;
+pub(crate) const NAMES_MAX: usize = 4096;
 /// The name under which all further ones are counted.
-pub const EXCESS: &[u8] = b"*";
+pub(crate) const EXCESS: &[u8] = b"*";
 /// Rows of a name; workers beyond that share some, which is right but slower.
 const SHARDS: usize = 16;
 
@@ -36,7 +36,7 @@ struct Names {
 type Shard<R> = Box<[OnceLock<Box<R>>]>;
 
 /// Names and their rows.
-pub struct Table<R> {
+pub(crate) struct Table<R> {
     names: RwLock<Names>,
     shards: [OnceLock<Shard<R>>; SHARDS],
 }
@@ -61,13 +61,13 @@ impl<R> fmt::Debug for Table<R> {
 
 impl<R: Default> Table<R> {
     /// The number of a name, given when it is first asked for; takes a lock, so it is to be kept.
-    pub fn number(&self, name: &[u8]) -> Number {
+    pub(crate) fn number(&self, name: &[u8]) -> Number {
         let known = self.find(name);
         known.unwrap_or_else(|| self.give(name))
     }
 
     /// The number of a name that has one.
-    pub fn find(&self, name: &[u8]) -> Option<Number> {
+    pub(crate) fn find(&self, name: &[u8]) -> Option<Number> {
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
         names.by_name.get(name).copied()
     }
@@ -89,7 +89,7 @@ impl<R: Default> Table<R> {
     }
 
     /// The row of a worker.
-    pub fn row(&self, worker: usize, number: Number) -> Option<&R> {
+    pub(crate) fn row(&self, worker: usize, number: Number) -> Option<&R> {
         let shard = self.shards.get(worker % SHARDS)?;
         let rows = shard.get_or_init(|| (0..NAMES_MAX).map(|_| OnceLock::new()).collect());
         let row = rows.get(usize::from(number.0))?;
@@ -97,7 +97,7 @@ impl<R: Default> Table<R> {
     }
 
     /// The rows of a name, of all workers that counted something.
-    pub fn rows(&self, name: &[u8]) -> impl Iterator<Item = &R> {
+    pub(crate) fn rows(&self, name: &[u8]) -> impl Iterator<Item = &R> {
         let number = self.find(name).map(|number| usize::from(number.0));
         let shards = self.shards.iter().filter_map(OnceLock::get);
         shards.filter_map(move |rows| rows.get(number?)?.get().map(|row| &**row))

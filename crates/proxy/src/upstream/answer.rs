@@ -67,7 +67,7 @@ pub struct AnswerPolicy {
 
 /// Place of the answer, as far as ranges of it can be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stored {
+pub(crate) enum Stored {
     /// The answer comes from the upstream and goes to this client only.
     No,
     /// The answer is being stored while it is sent.
@@ -77,7 +77,7 @@ pub enum Stored {
 }
 
 /// A head, from an upstream or from the cache.
-pub struct AnswerHead {
+pub(crate) struct AnswerHead {
     /// Status code.
     pub status: u16,
     /// Status and reason as the upstream wrote them.
@@ -88,7 +88,7 @@ pub struct AnswerHead {
 
 /// The answer for an upstream's answer, which is not stored: `stored` is [`Stored::No`], or
 /// [`Stored::Filling`] for one that was asked for as if it were.
-pub fn from_fetched(
+pub(crate) fn from_fetched(
     req: &mut Request,
     target: &PassTarget,
     mut fetched: Box<Fetched>,
@@ -166,7 +166,7 @@ fn hides_length(req: &Request, target: &PassTarget) -> bool {
 }
 
 /// The answer for a head; the caller adds length and body.
-pub fn from_head(
+pub(crate) fn from_head(
     req: &mut Request,
     target: &PassTarget,
     head: AnswerHead,

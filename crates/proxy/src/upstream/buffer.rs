@@ -136,7 +136,7 @@ pub struct BufferPolicy {
 }
 
 /// True if an answer with these fields is read ahead of its client.
-pub fn is_buffered(req: &Request, protocol: Protocol, fields: &Fields) -> bool {
+pub(crate) fn is_buffered(req: &Request, protocol: Protocol, fields: &Fields) -> bool {
     let settings = req.location.settings.pass(protocol);
     // nginx: what a gRPC server says is passed on as it comes.
     let is_usual = settings.buffer.buffering && protocol != Protocol::Grpc;
@@ -151,7 +151,7 @@ pub fn is_buffered(req: &Request, protocol: Protocol, fields: &Fields) -> bool {
 }
 
 /// The rate of `proxy_limit_rate` for a request; `None` without a limit.
-pub fn limit_rate(req: &mut Request, protocol: Protocol) -> Option<u64> {
+pub(crate) fn limit_rate(req: &mut Request, protocol: Protocol) -> Option<u64> {
     let location = std::sync::Arc::clone(&req.location);
     let template = location
         .settings
@@ -167,7 +167,7 @@ pub fn limit_rate(req: &mut Request, protocol: Protocol) -> Option<u64> {
 }
 
 /// Lets pieces through no faster than a rate.
-pub struct Pace {
+pub(crate) struct Pace {
     rate: u64,
     started: Instant,
     taken: u64,
@@ -180,7 +180,7 @@ type NextPiece = Poll<Option<Result<Piece, BodyError>>>;
 
 impl Pace {
     /// A pace of so many bytes a second, from now on.
-    pub fn new(rate: u64) -> Self {
+    pub(crate) fn new(rate: u64) -> Self {
         Pace {
             rate,
             started: clock::instant(),
@@ -197,7 +197,7 @@ impl Pace {
     }
 
     /// The next piece of what `next` gives, when it is time for it.
-    pub fn poll_next(
+    pub(crate) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
         next: impl FnOnce(&mut Context<'_>) -> NextPiece,
@@ -233,14 +233,14 @@ impl Pace {
 }
 
 /// A body read no faster than a rate.
-pub struct Paced {
+pub(crate) struct Paced {
     body: Body,
     pace: Pace,
 }
 
 impl Paced {
     /// Slows `body` down to `rate` bytes a second.
-    pub fn new(body: Body, rate: u64) -> Self {
+    pub(crate) fn new(body: Body, rate: u64) -> Self {
         Paced {
             body,
             pace: Pace::new(rate),

@@ -61,7 +61,7 @@ impl FromArgs for Identity {
 }
 
 /// Refuses a request that has come through here too often.
-pub fn check(req: &Request, protocol: Protocol) -> Result<(), Failure> {
+pub(crate) fn check(req: &Request, protocol: Protocol) -> Result<(), Failure> {
     let OffOr::On(identity) = &req.location.settings.cdn_loop.identity else {
         return Ok(());
     };
@@ -79,12 +79,12 @@ pub fn check(req: &Request, protocol: Protocol) -> Result<(), Failure> {
 }
 
 /// True if the field is written here, so that the client's own is not copied.
-pub fn is_ours(req: &Request, name: &[u8]) -> bool {
+pub(crate) fn is_ours(req: &Request, name: &[u8]) -> bool {
     req.location.settings.cdn_loop.identity != OffOr::Off && name.eq_ignore_ascii_case(FIELD)
 }
 
 /// Writes the client's list with this server at its end.
-pub fn write(req: &Request, head: &mut BytesMut) {
+pub(crate) fn write(req: &Request, head: &mut BytesMut) {
     let OffOr::On(identity) = &req.location.settings.cdn_loop.identity else {
         return;
     };

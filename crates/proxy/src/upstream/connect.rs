@@ -301,7 +301,7 @@ fn is_of(error: &io::Error, errors: &[Errno]) -> bool {
 }
 
 /// Connects to a peer of a group.
-pub async fn connect(
+pub(crate) async fn connect(
     group: &Arc<Group>,
     peer: &Arc<Peer>,
     location: &Arc<Location>,

@@ -95,7 +95,7 @@ impl EncryptError {
 /// The name of an authority without its port.
 ///
 /// nginx: the port of `$proxy_host` or `$http_host` is no part of the name.
-pub fn bare_name(text: &str) -> &str {
+pub(crate) fn bare_name(text: &str) -> &str {
     let after = match text.strip_prefix('[') {
         Some(rest) => rest.find(']').map_or(0, |end| end + 2),
         None => 0,
@@ -108,7 +108,7 @@ pub fn bare_name(text: &str) -> &str {
 }
 
 /// Encrypts a connection that was made to a peer, within a time.
-pub async fn encrypt(
+pub(crate) async fn encrypt(
     socket: Socket,
     peer: &Peer,
     by: &Encryption,

@@ -110,7 +110,7 @@ impl BodyStream for Fetched {
 }
 
 /// Asks the upstream, until the client leaves, unless the answer is wanted without it.
-pub async fn fetch(
+pub(crate) async fn fetch(
     req: &mut Request,
     target: &PassTarget,
     ask: &Ask,

@@ -100,7 +100,7 @@ impl FastCgiPolicy {
 }
 
 /// The variables.
-pub const VARIABLES: &[Variable] = &[
+pub(crate) const VARIABLES: &[Variable] = &[
     Variable {
         name: "fastcgi_script_name",
         doc: "The path, or the first group of fastcgi_split_path_info; with fastcgi_index behind it \
@@ -127,7 +127,7 @@ pub const VARIABLES: &[Variable] = &[
 ];
 
 /// Encodes the request.
-pub fn encode(req: &mut Request, ask: &Ask, body: OutBody) -> Prepared {
+pub(crate) fn encode(req: &mut Request, ask: &Ask, body: OutBody) -> Prepared {
     let location = Arc::clone(&req.location);
     let mut params = Vec::with_capacity(1024);
     params::for_each(req, Protocol::FastCgi, ask, &mut |name, value| {

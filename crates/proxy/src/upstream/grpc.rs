@@ -27,7 +27,7 @@ pub struct GrpcPolicy {
 /// Passes on that the client takes trailers.
 ///
 /// nginx: nothing else of the client's TE goes on.
-pub fn write_te(req: &Request, head: &mut BytesMut) {
+pub(crate) fn write_te(req: &Request, head: &mut BytesMut) {
     let takes_trailers = req.head.find_all(b"te").any(|value| {
         value
             .windows(TRAILERS.len())

@@ -29,7 +29,7 @@ use crate::settings::location::LocationSettings;
 pub(super) const MAX_INTERIM: u32 = 100;
 
 /// Reads one head.
-pub enum HeadReader {
+pub(crate) enum HeadReader {
     /// A head of HTTP.
     Http {
         /// The parser.
@@ -48,7 +48,7 @@ pub enum HeadReader {
 }
 
 /// The head of a FastCGI answer while it comes.
-pub struct StdoutHead {
+pub(crate) struct StdoutHead {
     decoder: RecordDecoder,
     parser: CgiParser,
     stdout: BytesMut,
@@ -56,7 +56,7 @@ pub struct StdoutHead {
 
 /// Meaning of a 101, which is an answer only if the client asked to switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Switching {
+pub(crate) enum Switching {
     /// The client asked for another protocol, and was passed on.
     Asked,
     /// The client did not ask to switch.
@@ -103,7 +103,7 @@ pub enum BodyPlan {
 
 impl HeadReader {
     /// A reader for what a location makes of a request of this protocol.
-    pub fn new(
+    pub(crate) fn new(
         protocol: Protocol,
         switching: Switching,
         (prepared, settings): (&Prepared, &LocationSettings),
@@ -131,7 +131,7 @@ impl HeadReader {
     }
 
     /// Goes on with what is in the inbox; `max` is the longest head.
-    pub fn read(&mut self, inbox: &mut BytesMut, max: usize) -> HeadStep {
+    pub(crate) fn read(&mut self, inbox: &mut BytesMut, max: usize) -> HeadStep {
         match self {
             HeadReader::Http {
                 parser,

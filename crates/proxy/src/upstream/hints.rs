@@ -40,19 +40,24 @@ pub struct EarlyHintsPolicy {
 }
 
 /// The hints of one answer, as they come.
-pub struct Hints {
+pub(crate) struct Hints {
     /// Bytes of heads that may still come (invariant 4).
     left: usize,
 }
 
 impl Hints {
     /// Hints of at most so many bytes.
-    pub fn new(max: usize) -> Self {
+    pub(crate) fn new(max: usize) -> Self {
         Hints { left: max }
     }
 
     /// Passes an interim answer on to the client, if it is to get it.
-    pub async fn pass_on(&mut self, req: &mut Request, protocol: Protocol, head: ResponseHead) {
+    pub(crate) async fn pass_on(
+        &mut self,
+        req: &mut Request,
+        protocol: Protocol,
+        head: ResponseHead,
+    ) {
         let by_rfc = req.location.settings.pass(protocol).conformance.rules;
         let by_rfc = by_rfc == Conformance::Rfc9111;
         if !is_wanted(req, by_rfc, head.status) {

@@ -19,7 +19,7 @@ use crate::response::Response;
 const FIELD: &[u8] = b"max-forwards";
 
 /// The answer of this server to a request that may go no further.
-pub fn answer(req: &Request, protocol: Protocol) -> Option<Response> {
+pub(crate) fn answer(req: &Request, protocol: Protocol) -> Option<Response> {
     let rules = req.location.settings.pass(protocol).conformance.rules;
     if req.method != Method::Options || rules != Conformance::Rfc9111 {
         return None;
@@ -30,7 +30,7 @@ pub fn answer(req: &Request, protocol: Protocol) -> Option<Response> {
 }
 
 /// Value with which a field that counts forwards goes on, if the request has one.
-pub fn left(req: &Request, field: FieldRef<'_>) -> Option<u64> {
+pub(crate) fn left(req: &Request, field: FieldRef<'_>) -> Option<u64> {
     let counts = req.method == Method::Options
         && field.known == Known::Other
         && field.name.eq_ignore_ascii_case(FIELD);

@@ -77,14 +77,14 @@ pub struct NextPolicy {
 
 /// Counts the tries of one request.
 #[derive(Debug)]
-pub struct Tries {
+pub(crate) struct Tries {
     left: usize,
     until: Option<Instant>,
 }
 
 impl Tries {
     /// Tries for a group of so many peers.
-    pub fn new(policy: &NextPolicy, peers: usize) -> Self {
+    pub(crate) fn new(policy: &NextPolicy, peers: usize) -> Self {
         let left = match policy.tries as usize {
             0 => peers,
             tries => tries.min(peers),
@@ -94,12 +94,12 @@ impl Tries {
     }
 
     /// Spends a try.
-    pub fn spend(&mut self) {
+    pub(crate) fn spend(&mut self) {
         self.left = self.left.saturating_sub(1);
     }
 
     /// True when another may follow.
-    pub fn is_left(&self) -> bool {
+    pub(crate) fn is_left(&self) -> bool {
         self.left > 0 && self.until.is_none_or(|until| clock::instant() < until)
     }
 }

@@ -64,7 +64,7 @@ pub struct ParamPolicy {
 }
 
 /// Gives every parameter of a request to `write`, in the order they are sent.
-pub fn for_each(
+pub(crate) fn for_each(
     req: &mut Request,
     protocol: Protocol,
     ask: &Ask,

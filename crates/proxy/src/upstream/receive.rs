@@ -713,7 +713,7 @@ impl Drop for UpstreamBody {
 }
 
 /// Text that an application wrote to its error stream, as nginx logs it.
-pub struct StderrMessage<'a>(pub &'a [u8]);
+pub(crate) struct StderrMessage<'a>(pub &'a [u8]);
 
 impl std::fmt::Display for StderrMessage<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -726,7 +726,7 @@ impl std::fmt::Display for StderrMessage<'_> {
 }
 
 /// A socket's failure in nginx's words.
-pub fn upstream_error(error: &std::io::Error, doing: &str) -> UpstreamFailure {
+pub(crate) fn upstream_error(error: &std::io::Error, doing: &str) -> UpstreamFailure {
     let text = millpond_system::log::error::os_error(error);
     let message = format!("upstream connection failed ({text}) while {doing}");
     UpstreamFailure::new(UpstreamKind::Error, message)

@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 /// Bytes of a buffer (found good: half of an extent, and within the second-level cache, so that the
 /// checksum and the write to the disk find there what was received).
-pub const BUFFER_SIZE: usize = 128 * 1024;
+pub(crate) const BUFFER_SIZE: usize = 128 * 1024;
 
 /// Least number of bytes that keep the buffer; fewer are copied, and it is free again.
 const WORTH: usize = 16 * 1024;

@@ -147,7 +147,7 @@ impl HeadBlock {
 }
 
 /// Encodes the request, whose body was read as far as it [must be](must_read_body).
-pub fn prepare(
+pub(crate) fn prepare(
     req: &mut Request,
     target: &PassTarget,
     resolved: &Resolved,
@@ -167,7 +167,7 @@ pub fn prepare(
 }
 
 /// True if the body must be read whole before the request can be encoded.
-pub fn must_read_body(req: &Request, protocol: Protocol) -> bool {
+pub(crate) fn must_read_body(req: &Request, protocol: Protocol) -> bool {
     if !body::is_to_be_read(req) {
         return false;
     }
@@ -238,7 +238,7 @@ fn begin_body(req: &mut Request) -> Result<Bytes, Failure> {
 ///
 /// RFC 9111 §4.3.2: If-Match and If-Unmodified-Since are the origin's to weigh; an answer that they
 /// decide is for this client, so that a request without one has none.
-pub fn is_kept_back(req: &Request, (ask, rules): (&Ask, Conformance), known: Known) -> bool {
+pub(crate) fn is_kept_back(req: &Request, (ask, rules): (&Ask, Conformance), known: Known) -> bool {
     if !is_condition(known) {
         return false;
     }

@@ -16,7 +16,7 @@ use crate::protocol::Protocol;
 use crate::request::Request;
 
 /// Encodes the request.
-pub fn encode(req: &mut Request, ask: &Ask, body: OutBody) -> Prepared {
+pub(crate) fn encode(req: &mut Request, ask: &Ask, body: OutBody) -> Prepared {
     let mut pairs = format!("CONTENT_LENGTH\0{}\0", body.len().unwrap_or(0)).into_bytes();
     params::for_each(req, Protocol::Scgi, ask, &mut |name, value| {
         for text in [name, value] {

@@ -23,7 +23,7 @@ use millpond_wire::fastcgi::record;
 use millpond_wire::http1::chunked;
 
 /// Result of one look at the connection.
-pub enum Happened {
+pub(crate) enum Happened {
     /// Bytes went out.
     Sent,
     /// The client had more of its body.
@@ -35,10 +35,10 @@ pub enum Happened {
 }
 
 /// Bytes asked of the socket at once while a head is read.
-pub const HEAD_READ: usize = 16 * 1024;
+pub(crate) const HEAD_READ: usize = 16 * 1024;
 
 /// The request on its way out.
-pub struct Outgoing {
+pub(crate) struct Outgoing {
     /// Bytes of the head that are not sent yet; the rest waits behind it.
     head: Bytes,
     queue: VecDeque<Piece>,
@@ -59,7 +59,7 @@ pub struct Outgoing {
 
 impl Outgoing {
     /// The request from its begin.
-    pub fn new(prepared: &Prepared) -> Self {
+    pub(crate) fn new(prepared: &Prepared) -> Self {
         let mut outgoing = Outgoing {
             head: prepared.head.clone(),
             queue: VecDeque::new(),
@@ -86,17 +86,17 @@ impl Outgoing {
     }
 
     /// True when something stands around the parts of the body.
-    pub fn is_framed(&self) -> bool {
+    pub(crate) fn is_framed(&self) -> bool {
         self.framing != OutFraming::Plain
     }
 
     /// True when everything was sent.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.is_sent() && self.rest.is_none() && !self.from_client
     }
 
     /// True when the next bytes to send are to come from the client.
-    pub fn wants_client(&self) -> bool {
+    pub(crate) fn wants_client(&self) -> bool {
         self.is_sent() && self.from_client
     }
 
@@ -106,7 +106,7 @@ impl Outgoing {
     }
 
     /// Takes what the client has sent of the body; the last part may be empty.
-    pub fn push_body(&mut self, bytes: Bytes, remains: Remains) {
+    pub(crate) fn push_body(&mut self, bytes: Bytes, remains: Remains) {
         self.received += bytes.len() as u64;
         match self.framing {
             OutFraming::Plain => self.push_memory(bytes),
@@ -168,7 +168,7 @@ impl Outgoing {
     }
 
     /// Sends what can be sent, else reads what has come.
-    pub fn poll_talk(
+    pub(crate) fn poll_talk(
         &mut self,
         cx: &mut Context<'_>,
         socket: &Transport,

@@ -42,7 +42,7 @@ use crate::response::{CONTENT_DIGESTS, RangeRule, Response};
 const POSTPONED: u64 = 1460;
 
 /// Answers a request in slices.
-pub async fn run(
+pub(crate) async fn run(
     req: &mut Request,
     target: &Arc<PassTarget>,
     size: u64,

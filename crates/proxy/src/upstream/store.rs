@@ -129,7 +129,7 @@ impl FromArgs for StoreAccess {
 
 /// Words of a level about keeping answers; `None` where it says nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Keeping {
+pub(crate) struct Keeping {
     /// Choice of keeping answers as files.
     pub files: Option<bool>,
     /// In a cache.
@@ -140,7 +140,7 @@ pub struct Keeping {
 ///
 /// nginx: a level that has the one switches off the other, which it may have from outside.
 /// The error is for a level that has both.
-pub fn settle(levels: impl Iterator<Item = Keeping>) -> Result<Keeping, Incompatible> {
+pub(crate) fn settle(levels: impl Iterator<Item = Keeping>) -> Result<Keeping, Incompatible> {
     let mut now = Keeping::default();
     for level in levels {
         if level.files == Some(true) && level.cache == Some(true) {
@@ -160,10 +160,10 @@ pub fn settle(levels: impl Iterator<Item = Keeping>) -> Result<Keeping, Incompat
 
 /// A level keeps answers in both ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Incompatible;
+pub(crate) struct Incompatible;
 
 /// An answer that may be kept.
-pub struct Answer {
+pub(crate) struct Answer {
     /// Status of the answer.
     pub status: u16,
     /// Length of the answer, when announced.
@@ -178,7 +178,7 @@ pub struct Answer {
 
 /// The answer's body, which is kept as a file on its way when that is wanted and possible, and
 /// where to note how much of it waits.
-pub fn keep(
+pub(crate) fn keep(
     req: &mut Request,
     policy: &StorePolicy,
     folder: &TempFolder,

@@ -34,7 +34,7 @@ pub struct UwsgiPolicy {
 }
 
 /// Encodes the request.
-pub fn encode(req: &mut Request, ask: &Ask, body: OutBody) -> Result<Prepared, Failure> {
+pub(crate) fn encode(req: &mut Request, ask: &Ask, body: OutBody) -> Result<Prepared, Failure> {
     let location = Arc::clone(&req.location);
     let policy = &location.settings.uwsgi_app;
     let mut pairs = Vec::with_capacity(1024);

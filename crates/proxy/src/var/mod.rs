@@ -10,11 +10,11 @@
 //! 2. The record of a built-in variable does not change the request.
 
 pub mod absent;
-pub mod connection;
-pub mod number;
+pub(crate) mod connection;
+pub(crate) mod number;
 pub mod request;
-pub mod response;
-pub mod upstream;
+pub(crate) mod response;
+pub(crate) mod upstream;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use super::VariableFamily;
 use super::number::number;
 
 /// The variables.
-pub const VARIABLES: &[Variable] = &[
+pub(crate) const VARIABLES: &[Variable] = &[
     Variable {
         name: "status",
         doc: "Status code of the answer, three digits.",
@@ -78,7 +78,7 @@ pub const VARIABLES: &[Variable] = &[
 ];
 
 /// The families.
-pub const FAMILIES: &[VariableFamily] = &[
+pub(crate) const FAMILIES: &[VariableFamily] = &[
     VariableFamily {
         prefix: "sent_http_",
         doc: "A field of the answer; several of one name are joined with commas.",

@@ -26,7 +26,7 @@ const OWN_FIELD: &[u8] = b"millpond-api";
 
 /// The reason why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Foreign {
+pub(crate) enum Foreign {
     /// The page of another site asks.
     Page,
     /// The request could come from a page: it has nothing that a page cannot send.
@@ -47,7 +47,7 @@ struct Fields<'r> {
 }
 
 /// Refuses a request that may not change anything, as far as its fields show.
-pub fn check_writing(req: &Request) -> Result<(), Foreign> {
+pub(crate) fn check_writing(req: &Request) -> Result<(), Foreign> {
     let all = |name: &'static [u8]| req.head.find_all(name).collect();
     judge(&Fields {
         site: all(b"sec-fetch-site"),
@@ -60,7 +60,7 @@ pub fn check_writing(req: &Request) -> Result<(), Foreign> {
 }
 
 /// Refuses a request that names a host that is not ours.
-pub fn check_host(req: &Request, listed: Option<&[String]>) -> Result<(), Foreign> {
+pub(crate) fn check_host(req: &Request, listed: Option<&[String]>) -> Result<(), Foreign> {
     // Browsers always name one.
     let Some(field) = req.field(Known::Host) else {
         return Ok(());

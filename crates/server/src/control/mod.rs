@@ -29,11 +29,11 @@ pub mod api;
 mod connection;
 #[cfg(test)]
 mod document;
-pub mod foreign;
+pub(crate) mod foreign;
 pub mod health;
 pub mod holdings;
 pub(crate) mod lines;
-pub mod plus;
+pub(crate) mod plus;
 pub mod query;
 pub mod reload;
 pub mod report;

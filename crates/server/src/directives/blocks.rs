@@ -21,7 +21,7 @@ use super::listen::{ListenArgs, Listens, Names};
 use super::table;
 
 /// Rows of the blocks that are walked here.
-pub const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "events",
         contexts: Contexts::MAIN,

@@ -25,7 +25,7 @@ use millpond_system::address::Address;
 use millpond_system::network;
 
 /// Rows of this file.
-pub const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "listen",
         contexts: Contexts::SERVER,
@@ -50,7 +50,7 @@ pub const ROWS: &[Row] = &[
 
 /// A `listen` as written.
 #[derive(Clone, Debug)]
-pub struct ListenArgs {
+pub(crate) struct ListenArgs {
     address: Address,
     options: ListenOptions,
     has_options: bool,
@@ -340,7 +340,10 @@ fn parse_name(text: &str) -> Option<ServerName> {
 }
 
 /// Joins the servers of all addresses.
-pub fn bindings(cx: &mut ParseContext, servers: &[(Arc<Server>, Vec<ListenArgs>)]) -> Vec<Binding> {
+pub(crate) fn bindings(
+    cx: &mut ParseContext,
+    servers: &[(Arc<Server>, Vec<ListenArgs>)],
+) -> Vec<Binding> {
     let mut groups = Groups::default();
     for (server, listens) in servers {
         if listens.is_empty() {

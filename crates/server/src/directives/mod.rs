@@ -15,15 +15,15 @@
 //! 2. A mistake never stops the walk, so that all of a tree are reported together, each with its
 //!    place; [`build`] fails at its end if there was any.
 
-pub mod blocks;
+pub(crate) mod blocks;
 pub mod codes;
-pub mod listen;
+pub(crate) mod listen;
 pub mod manual;
-pub mod no_effect;
-pub mod refused;
-pub mod table;
-pub mod unknown;
-pub mod upstream_lines;
+pub(crate) mod no_effect;
+pub(crate) mod refused;
+pub(crate) mod table;
+pub(crate) mod unknown;
+pub(crate) mod upstream_lines;
 
 use std::sync::{Arc, LazyLock};
 

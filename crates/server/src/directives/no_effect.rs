@@ -9,7 +9,7 @@ use millpond_conf::Contexts;
 
 /// An accepted directive without effect.
 #[derive(Debug)]
-pub struct NoEffect {
+pub(crate) struct NoEffect {
     /// Names, with spaces between them.
     pub names: &'static str,
     /// The contexts in which the line may stand.
@@ -22,7 +22,7 @@ const HTTP_SERVER: Contexts = Contexts::HTTP.union(Contexts::SERVER);
 const HTTP_SERVER_LOCATION: Contexts = HTTP_SERVER.union(Contexts::LOCATION);
 
 /// The table.
-pub const NO_EFFECT: &[NoEffect] = &[
+pub(crate) const NO_EFFECT: &[NoEffect] = &[
     NoEffect {
         names: "timer_resolution",
         contexts: Contexts::MAIN,
@@ -359,7 +359,7 @@ pub const NO_EFFECT: &[NoEffect] = &[
 ];
 
 /// The row of a name.
-pub fn find(name: &str) -> Option<&'static NoEffect> {
+pub(crate) fn find(name: &str) -> Option<&'static NoEffect> {
     NO_EFFECT.iter().find(|row| {
         row.names
             .split_ascii_whitespace()

@@ -5,7 +5,7 @@
 
 /// A group of refused directives.
 #[derive(Debug)]
-pub struct Refused {
+pub(crate) struct Refused {
     /// Names, with spaces between them.
     pub names: &'static str,
     /// The part that the names belong to in nginx, and what to do instead.
@@ -13,7 +13,7 @@ pub struct Refused {
 }
 
 /// The table.
-pub const REFUSED: &[Refused] = &[
+pub(crate) const REFUSED: &[Refused] = &[
     Refused {
         names: "perl_modules perl_require perl perl_set",
         reason: "embedded Perl is not supported",
@@ -93,7 +93,7 @@ pub const REFUSED: &[Refused] = &[
 ];
 
 /// The reason why a directive is refused.
-pub fn find(name: &str) -> Option<&'static str> {
+pub(crate) fn find(name: &str) -> Option<&'static str> {
     REFUSED
         .iter()
         .find(|row| row.names.split_ascii_whitespace().any(|it| it == name))

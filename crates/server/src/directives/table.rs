@@ -40,7 +40,7 @@ const ROWS: &[&[Row]] = &[
 ];
 
 /// Hooks of families, in the order in which they run.
-pub const HOOKS: Hooks = Hooks {
+pub(crate) const HOOKS: Hooks = Hooks {
     families: &[handler::mp4::FAMILY],
     check: &[upstream::redirect::check, upstream::cookie::check],
     close: &[
@@ -69,18 +69,19 @@ pub const HOOKS: Hooks = Hooks {
 };
 
 /// Ends of the http block, with its settings.
-pub const END_OF_HTTP: &[fn(&mut Builder, &LocationSettings)] =
+pub(crate) const END_OF_HTTP: &[fn(&mut Builder, &LocationSettings)] =
     &[upstream::declare::settle, upstream::declare::check_zones];
 
 /// Checks of a configuration that was read to its end.
-pub const END: &[fn(&mut Builder)] = &[handler::limit_zone::check_uses, cache::zones::check_uses];
+pub(crate) const END: &[fn(&mut Builder)] =
+    &[handler::limit_zone::check_uses, cache::zones::check_uses];
 
 /// All rows.
-pub fn rows() -> impl Iterator<Item = &'static Row> {
+pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
     ROWS.iter().copied().flatten()
 }
 
 /// The row of a name.
-pub fn find(name: &str) -> Option<&'static Row> {
+pub(crate) fn find(name: &str) -> Option<&'static Row> {
     rows().find(|row| row.name == name)
 }

@@ -10,7 +10,7 @@ use super::table;
 
 /// A module, and the directives that it is known by.
 #[derive(Debug)]
-pub struct Module {
+pub(crate) struct Module {
     /// Names, with spaces between them; a star stands for anything, at either end.
     pub names: &'static str,
     /// The name of the module.
@@ -28,7 +28,7 @@ const fn row(module: &'static str, names: &'static str, instead: &'static str) -
 }
 
 /// The table; the first row that has a name counts.
-pub const MODULES: &[Module] = &[
+pub(crate) const MODULES: &[Module] = &[
     row(
         "ngx_brotli",
         "brotli brotli_*",
@@ -272,7 +272,7 @@ pub const MODULES: &[Module] = &[
 ];
 
 /// The module of a name, if it is known for it.
-pub fn module_of(name: &str) -> Option<&'static Module> {
+pub(crate) fn module_of(name: &str) -> Option<&'static Module> {
     MODULES.iter().find(|row| {
         let mut patterns = row.names.split_ascii_whitespace();
         patterns.any(|pattern| is_match(pattern, name))
@@ -280,7 +280,7 @@ pub fn module_of(name: &str) -> Option<&'static Module> {
 }
 
 /// The help for an unknown name that belongs to a module.
-pub fn help_of_module(name: &str) -> Option<String> {
+pub(crate) fn help_of_module(name: &str) -> Option<String> {
     let row = module_of(name)?;
     let separator = if row.instead.is_empty() { "" } else { "; " };
     Some(format!(
@@ -290,7 +290,7 @@ pub fn help_of_module(name: &str) -> Option<String> {
 }
 
 /// The help for an unknown name.
-pub fn help(name: &str) -> Option<String> {
+pub(crate) fn help(name: &str) -> Option<String> {
     let nearest = || {
         let directives = all_directives().iter().map(|directive| &*directive.name);
         let names = directives.chain(table::rows().map(|row| row.name));

@@ -4,7 +4,7 @@
 
 /// A line of the block.
 #[derive(Debug)]
-pub struct UpstreamLine {
+pub(crate) struct UpstreamLine {
     /// Name.
     pub name: &'static str,
     /// Grammar.
@@ -16,7 +16,7 @@ pub struct UpstreamLine {
 }
 
 /// The lines.
-pub const LINES: &[UpstreamLine] = &[
+pub(crate) const LINES: &[UpstreamLine] = &[
     UpstreamLine {
         name: "server",
         syntax: "address [weight=n] [max_fails=n] [fail_timeout=time] [max_conns=n] [backup] \
@@ -110,6 +110,6 @@ pub const LINES: &[UpstreamLine] = &[
 ];
 
 /// The line of a name.
-pub fn find(name: &str) -> Option<&'static UpstreamLine> {
+pub(crate) fn find(name: &str) -> Option<&'static UpstreamLine> {
     LINES.iter().find(|line| line.name == name)
 }

@@ -50,7 +50,7 @@ use crate::control::plus::{self, BODY_MAX, Payload, Refusal, View};
 use crate::control::{query, report, scene};
 
 /// The description of everything that is answered.
-pub const OPENAPI: &str = include_str!("../../../../docs/openapi.json");
+pub(crate) const OPENAPI: &str = include_str!("../../../../docs/openapi.json");
 /// Requests at once (arbitrary: dashboards ask for a dozen things at a time).
 const PLACES: usize = 32;
 /// Pieces that may wait for the client.
@@ -62,7 +62,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The row.
-pub const ROWS: &[Row] = &[Row {
+pub(crate) const ROWS: &[Row] = &[Row {
     name: "api",
     contexts: Contexts::LOCATION,
     syntax: "[write=on | off] [hosts=name,...]",
@@ -81,7 +81,7 @@ pub const ROWS: &[Row] = &[Row {
 
 /// An API of a location.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApiPolicy {
+pub(crate) struct ApiPolicy {
     /// The rights of those who ask: to read, or to change things too.
     pub rights: Rights,
     /// Names under which the API is asked, beside those of the server; none if all are welcome that
@@ -91,7 +91,7 @@ pub struct ApiPolicy {
 
 /// The rights of those who ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rights {
+pub(crate) enum Rights {
     /// Requests that only ask.
     Read,
     /// Requests that change something, too.

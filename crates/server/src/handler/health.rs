@@ -29,7 +29,7 @@ const ANSWERS_MAX: usize = 4;
 static ANSWERS: Semaphore = Semaphore::const_new(ANSWERS_MAX);
 
 /// The row.
-pub const ROWS: &[Row] = &[Row {
+pub(crate) const ROWS: &[Row] = &[Row {
     name: "health",
     contexts: Contexts::SERVER.union(Contexts::LOCATION),
     syntax: "[live | ready]",

@@ -36,7 +36,7 @@ const SITES_DEFAULT: usize = 500;
 static PAGES: Semaphore = Semaphore::const_new(PAGES_MAX);
 
 /// The row.
-pub const ROWS: &[Row] = &[Row {
+pub(crate) const ROWS: &[Row] = &[Row {
     name: "metrics",
     contexts: Contexts::SERVER.union(Contexts::LOCATION),
     syntax: "[sites=number] [names=millpond | nginxplus | vts]",
@@ -52,7 +52,7 @@ pub const ROWS: &[Row] = &[Row {
 
 /// The metrics that a location shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MetricsPage {
+pub(crate) struct MetricsPage {
     sites: usize,
     names: Names,
 }

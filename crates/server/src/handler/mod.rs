@@ -3,7 +3,7 @@
 //! Each answers for its location out of what `control` and `metrics` know; who may ask is said by
 //! `allow`, `deny` and the like.
 
-pub mod api;
-pub mod dashboard;
-pub mod health;
-pub mod metrics;
+pub(crate) mod api;
+pub(crate) mod dashboard;
+pub(crate) mod health;
+pub(crate) mod metrics;

@@ -17,11 +17,11 @@
 //!
 //! `docs/metrics.md` is written from the records.
 
-pub mod facts;
+pub(crate) mod facts;
 mod own;
 mod plus;
 mod process;
-pub mod text;
+pub(crate) mod text;
 mod vts;
 
 use facts::Facts;

@@ -91,7 +91,7 @@ fn thousandths(text: &[u8]) -> u32 {
 
 /// A value.
 #[derive(Clone, Copy, Debug)]
-pub enum Number {
+pub(crate) enum Number {
     /// A count.
     Whole(u64),
     /// A measure.
@@ -117,7 +117,7 @@ impl From<bool> for Number {
 }
 
 /// The samples of one metric on their way to the page.
-pub struct Samples<'a> {
+pub(crate) struct Samples<'a> {
     page: &'a mut String,
     metric: &'a Metric,
     format: Format,
@@ -135,13 +135,13 @@ impl<'a> Samples<'a> {
     }
 
     /// Adds a sample; the values of the labels are in the order of their names.
-    pub fn add(&mut self, values: &[&str], number: impl Into<Number>) {
+    pub(crate) fn add(&mut self, values: &[&str], number: impl Into<Number>) {
         self.head();
         self.line("", values, None, number.into());
     }
 
     /// Adds the samples of a histogram.
-    pub fn add_histogram(&mut self, values: &[&str], histogram: &Histogram) {
+    pub(crate) fn add_histogram(&mut self, values: &[&str], histogram: &Histogram) {
         self.head();
         let mut count = 0;
         for (place, bucket) in histogram.buckets.iter().enumerate() {
@@ -156,7 +156,7 @@ impl<'a> Samples<'a> {
     }
 
     /// Adds the samples of a summary: how many times, and their sum in microseconds.
-    pub fn add_summary(&mut self, values: &[&str], times: (u64, u64)) {
+    pub(crate) fn add_summary(&mut self, values: &[&str], times: (u64, u64)) {
         self.head();
         self.add_sum(values, times);
     }

@@ -38,7 +38,7 @@ pub(super) const SERVING: u8 = b'S';
 
 /// The news from a successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
+pub(crate) enum News {
     /// The successor is about to open the caches.
     WantsStore,
     /// The successor serves.
@@ -49,7 +49,7 @@ pub enum News {
 
 /// The process that takes over.
 #[derive(Debug)]
-pub struct Successor {
+pub(crate) struct Successor {
     process: NewProcess,
     /// `None` once the other end is closed.
     channel: Option<UnixStream>,
@@ -67,7 +67,7 @@ enum NewProcess {
 impl Successor {
     /// Starts a successor with copies of these sockets, and of the control socket; as root, if the
     /// process has a root helper.
-    pub fn start(
+    pub(crate) fn start(
         program: &Program,
         sockets: Vec<OwnedFd>,
         control: Option<OwnedFd>,
@@ -88,7 +88,7 @@ impl Successor {
     }
 
     /// The process id of the successor.
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         match &self.process {
             NewProcess::Own(child) => child.id(),
             NewProcess::OfRootHelper(id) => *id,
@@ -96,7 +96,7 @@ impl Successor {
     }
 
     /// Waits for what the successor says; for ever, once the successor can say nothing more.
-    pub async fn news(&mut self) -> News {
+    pub(crate) async fn news(&mut self) -> News {
         while let Some(channel) = &self.channel {
             let mut byte = [0; 1];
             // Readiness may be false, so nothing follows from it alone.
@@ -121,7 +121,7 @@ impl Successor {
     }
 
     /// Sends the successor the news that the caches are free.
-    pub fn give_store(&mut self) {
+    pub(crate) fn give_store(&mut self) {
         if let Some(channel) = &self.channel {
             // One that is gone needs no answer; the channel has room for a byte.
             let _ = channel.try_write(&[STORE]);
@@ -129,7 +129,7 @@ impl Successor {
     }
 
     /// The status with which the successor ended, if it has.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         match &mut self.process {
             NewProcess::Own(child) => child.try_wait().ok().flatten(),
             NewProcess::OfRootHelper(_) if self.channel.is_some() => None,
@@ -142,7 +142,7 @@ impl Successor {
 }
 
 /// Waits for the news of `successor`; for ever if there is none.
-pub async fn news_of(successor: &mut Option<Successor>) -> News {
+pub(crate) async fn news_of(successor: &mut Option<Successor>) -> News {
     match successor {
         Some(successor) => successor.news().await,
         None => std::future::pending().await,

@@ -42,7 +42,7 @@ const COMMANDS: usize = 64;
 
 /// The commands to a worker.
 #[derive(Debug)]
-pub enum Command {
+pub(crate) enum Command {
     /// Serve this configuration from now on.
     Serve {
         /// The configuration.
@@ -62,14 +62,14 @@ pub enum Command {
 
 /// A worker as the main thread sees it.
 #[derive(Debug)]
-pub struct WorkerThread {
+pub(crate) struct WorkerThread {
     commands: mpsc::Sender<Command>,
     thread: JoinHandle<()>,
 }
 
 impl WorkerThread {
     /// Starts a worker that serves nothing yet.
-    pub fn start(index: usize, shared: Arc<Shared>) -> io::Result<WorkerThread> {
+    pub(crate) fn start(index: usize, shared: Arc<Shared>) -> io::Result<WorkerThread> {
         let (sender, receiver) = mpsc::channel(COMMANDS);
         let (begun, begins) = std::sync::mpsc::sync_channel(1);
         let thread = std::thread::Builder::new()
@@ -98,24 +98,24 @@ impl WorkerThread {
     }
 
     /// Sends the worker a command; one that has ended need not know.
-    pub fn send(&self, command: Command) {
+    pub(crate) fn send(&self, command: Command) {
         if let Err(mpsc::error::TrySendError::Full(_)) = self.commands.try_send(command) {
             error::process(Level::Alert, format_args!("a worker does not obey"));
         }
     }
 
     /// True when the worker obeys no more.
-    pub fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.commands.is_closed()
     }
 
     /// Waits until the worker obeys no more; it still has to write out its logs.
-    pub async fn ended(&self) {
+    pub(crate) async fn ended(&self) {
         self.commands.closed().await;
     }
 
     /// Waits for the thread's end, which is near after [`WorkerThread::ended`].
-    pub fn join(self) {
+    pub(crate) fn join(self) {
         if self.thread.join().is_err() {
             error::process(Level::Alert, format_args!("a worker thread panicked"));
         }

@@ -10,7 +10,7 @@ use millpond_proxy::downstream::listener::{self, address_of};
 use millpond_system::address::Address;
 
 /// The listening socket that a descriptor number is, if it is one that another process left us.
-pub fn listener(number: RawFd) -> Option<(Address, OwnedFd)> {
+pub(crate) fn listener(number: RawFd) -> Option<(Address, OwnedFd)> {
     let fd = take(number)?;
     if !rustix::net::sockopt::socket_acceptconn(&fd).ok()? {
         return None;
@@ -27,7 +27,7 @@ pub fn listener(number: RawFd) -> Option<(Address, OwnedFd)> {
 }
 
 /// The connected socket that a descriptor number is, if it is one that another process left us.
-pub fn stream(number: RawFd) -> Option<OwnedFd> {
+pub(crate) fn stream(number: RawFd) -> Option<OwnedFd> {
     let fd = take(number)?;
     rustix::net::getpeername(&fd).ok()?;
     rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).ok()?;

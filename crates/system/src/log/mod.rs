@@ -14,7 +14,7 @@ pub mod error;
 pub mod file;
 pub mod loss;
 pub mod named;
-pub mod queue;
+pub(crate) mod queue;
 pub mod stamp;
 pub mod syslog;
 pub mod turn;

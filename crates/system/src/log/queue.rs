@@ -25,7 +25,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::error;
 
 /// Most bytes that wait for one file. Arbitrary: a second of ten thousand lines.
-pub const MAX_QUEUE: usize = 1 << 20;
+pub(crate) const MAX_QUEUE: usize = 1 << 20;
 
 /// Time that the thread waits for a file before it looks whether anybody still wants it to.
 const LOOK_ROUND: Timespec = Timespec {
@@ -35,7 +35,7 @@ const LOOK_ROUND: Timespec = Timespec {
 
 /// Lines on their way to one file.
 #[derive(Debug, Default)]
-pub struct Queue {
+pub(crate) struct Queue {
     shared: Arc<Shared>,
 }
 
@@ -60,19 +60,19 @@ struct State {
 /// The queue has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the queue of {MAX_QUEUE} bytes is full")]
-pub struct Full;
+pub(crate) struct Full;
 
 /// Called with lines that the file refused.
-pub type Refused = Box<dyn Fn(u64, &io::Error) + Send>;
+pub(crate) type Refused = Box<dyn Fn(u64, &io::Error) + Send>;
 
 impl Queue {
     /// True while earlier lines wait.
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.shared.is_busy.load(Ordering::Acquire)
     }
 
     /// Leaves lines for a file; `refused` makes what is called with those that it does not take.
-    pub fn push(
+    pub(crate) fn push(
         &self,
         file: &Arc<File>,
         bytes: &[u8],
@@ -100,7 +100,7 @@ impl Queue {
     }
 
     /// Waits until everything was written, or for `most`; true when it was.
-    pub fn drain(&self, most: Duration) -> bool {
+    pub(crate) fn drain(&self, most: Duration) -> bool {
         let state = lock(&self.shared.state);
         let is_busy = |_: &mut State| self.shared.is_busy.load(Ordering::Acquire);
         let waited = self.shared.changed.wait_timeout_while(state, most, is_busy);
@@ -177,7 +177,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 /// Begin of a report of lines that the file refused; in nginx's words.
-pub fn write_failed(path: &std::path::Path, failure: &io::Error) -> String {
+pub(crate) fn write_failed(path: &std::path::Path, failure: &io::Error) -> String {
     let reason = error::os_error(failure);
     format!("write() to \"{}\" failed ({reason})", path.display())
 }

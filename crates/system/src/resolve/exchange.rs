@@ -43,7 +43,7 @@ struct Open {
 
 /// The servers, and with which to begin.
 #[derive(Clone, Copy, Debug)]
-pub struct Servers<'a> {
+pub(crate) struct Servers<'a> {
     /// All of them.
     pub all: &'a [SocketAddr],
     /// The first to ask.
@@ -52,7 +52,7 @@ pub struct Servers<'a> {
 
 /// Asks for a name until there is an answer of each kind or one is an error; none when nobody
 /// wants it any more.
-pub async fn ask(
+pub(crate) async fn ask(
     servers: Servers<'_>,
     name: &str,
     kinds: &[Kind],
@@ -176,7 +176,7 @@ async fn ask_tcp(server: SocketAddr, name: &str, question: &Open) -> io::Result<
 }
 
 /// Instant until which an answer that comes now is good.
-pub fn valid_until(answers: &[Answer], valid: Option<Duration>) -> Instant {
+pub(crate) fn valid_until(answers: &[Answer], valid: Option<Duration>) -> Instant {
     let ttl = answers.iter().filter_map(|answer| answer.ttl).min();
     let lifetime = valid.unwrap_or(Duration::from_secs(u64::from(ttl.unwrap_or(0))));
     clock::instant() + lifetime

@@ -30,7 +30,7 @@ use hickory_proto::serialize::binary::{BinDecodable, BinDecoder, DecodeError};
 
 /// Kind of record that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// IPv4 addresses.
     A,
     /// IPv6 addresses.
@@ -40,7 +40,7 @@ pub enum Kind {
 }
 
 /// The longest name, as text (arbitrary: four labels of 63 bytes, which nginx allows, and room).
-pub const NAME_MAX: usize = 512;
+pub(crate) const NAME_MAX: usize = 512;
 
 /// Answers that are read of one message (arbitrary: a message of 64 KiB has no room for more).
 const MOST_RECORDS: usize = 4096;
@@ -70,7 +70,7 @@ pub struct Target {
 
 /// Content of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// Code of the answer; 0 when all is well.
     pub code: u8,
     /// True if the answer did not fit and has to be asked for again over TCP.
@@ -87,7 +87,7 @@ pub struct Answer {
 
 /// The reason why a message is no answer to the question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub(crate) enum Unfit {
     /// The message ends early.
     #[error("short DNS response")]
     Short,
@@ -123,7 +123,7 @@ impl From<DecodeError> for Unfit {
 }
 
 /// The bytes of a question; none when the name cannot be asked for.
-pub fn question(id: u16, name: &str, kind: Kind) -> Option<Vec<u8>> {
+pub(crate) fn question(id: u16, name: &str, kind: Kind) -> Option<Vec<u8>> {
     let is_askable = |label: &str| (1..64).contains(&label.len()) && label.bytes().all(is_plain);
     if name.len() > NAME_MAX || !name.split('.').all(is_askable) {
         return None;
@@ -147,7 +147,7 @@ fn is_plain(byte: u8) -> bool {
 }
 
 /// Reads the answer to a question.
-pub fn answer(message: &[u8], (id, name, kind): (u16, &str, Kind)) -> Result<Answer, Unfit> {
+pub(crate) fn answer(message: &[u8], (id, name, kind): (u16, &str, Kind)) -> Result<Answer, Unfit> {
     let mut decoder = BinDecoder::new(message);
     let Header { metadata, counts } = Header::read(&mut decoder)?;
     let is_plain_answer = metadata.message_type == MessageType::Response

@@ -16,8 +16,8 @@
 //! 2. Errors are not remembered.
 //! 3. At most `MOST_NAMES` names are remembered.
 
-pub mod exchange;
-pub mod message;
+pub(crate) mod exchange;
+pub(crate) mod message;
 pub mod policy;
 pub mod service;
 

@@ -27,7 +27,7 @@
 mod answer;
 pub mod form;
 mod order;
-pub mod sweep;
+pub(crate) mod sweep;
 
 use std::sync::Arc;
 

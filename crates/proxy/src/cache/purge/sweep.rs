@@ -17,14 +17,14 @@ const REST: u64 = 20;
 
 /// The sweeps of one zone.
 #[derive(Debug, Default)]
-pub struct PurgeSweeps {
+pub(crate) struct PurgeSweeps {
     /// Before when it is left alone.
     rests_until: u64,
 }
 
 impl PurgeSweeps {
     /// Sweeps the zone if that is due; gives up as soon as the process wants to stop.
-    pub fn run(&mut self, zone: &CacheZone, must_stop: &AtomicBool) {
+    pub(crate) fn run(&mut self, zone: &CacheZone, must_stop: &AtomicBool) {
         zone.sweep_orphans(Readers::Stay);
         let began = now_ms();
         if began < self.rests_until {

@@ -38,7 +38,7 @@ impl Patience {
 
 /// Count of the work that runs behind the requests of a connection.
 #[derive(Default)]
-pub struct Behind {
+pub(crate) struct Behind {
     running: Cell<u32>,
     ended: Notify,
 }

@@ -18,12 +18,12 @@
 
 pub(crate) mod answer;
 mod arrival;
-pub mod behind;
+pub(crate) mod behind;
 mod body;
 mod inform;
-pub mod keep_alive;
+pub(crate) mod keep_alive;
 pub(crate) mod tunnel;
-pub mod writer;
+pub(crate) mod writer;
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;

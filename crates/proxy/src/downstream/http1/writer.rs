@@ -45,7 +45,7 @@ const LOOK_BYTES: u64 = 4 << 20;
 
 /// Framing that makes the end of the body known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
+pub(crate) enum Framing {
     /// The answer has no body (HEAD, 204, 304).
     NoBody,
     /// Exactly so many bytes.
@@ -58,13 +58,13 @@ pub enum Framing {
 
 impl Framing {
     /// True for the chunked coding.
-    pub fn is_chunked(self) -> bool {
+    pub(crate) fn is_chunked(self) -> bool {
         self == Framing::Chunked
     }
 }
 
 /// The part of an answer that was not sent with its head.
-pub struct Unsent {
+pub(crate) struct Unsent {
     /// The encoded head.
     pub head: Bytes,
     /// The end of the body.

@@ -26,7 +26,7 @@ const NAMED_CLASSES: [&[u8]; 12] = [
 ];
 
 /// True for what both engines read alike, if both accept it.
-pub fn is_read_alike(source: &str) -> bool {
+pub(crate) fn is_read_alike(source: &str) -> bool {
     let mut reader = Reader {
         rest: source.strip_prefix("(?i)").unwrap_or(source).as_bytes(),
         branches: vec![Branches::new()],

@@ -34,10 +34,10 @@ const ADDRESS_FACTOR: u32 = 113;
 const ADDRESS_MODULUS: u32 = 6271;
 
 /// A point of a ring: its hash, and the server it stands for.
-pub type Point = (u32, Arc<str>);
+pub(crate) type Point = (u32, Arc<str>);
 
 /// The bytes of a client's address that `ip_hash` goes by.
-pub fn address_key(address: &Address) -> Bytes {
+pub(crate) fn address_key(address: &Address) -> Bytes {
     match address.ip() {
         Some(IpAddr::V4(ip)) => Bytes::copy_from_slice(ip.octets().get(..3).unwrap_or_default()),
         Some(IpAddr::V6(ip)) => Bytes::copy_from_slice(&ip.octets()),
@@ -52,7 +52,7 @@ fn crc(parts: &[&[u8]]) -> u32 {
 }
 
 /// The ring of a tier.
-pub fn ring(peers: &[Arc<Peer>]) -> Vec<Point> {
+pub(crate) fn ring(peers: &[Arc<Peer>]) -> Vec<Point> {
     let mut points = Vec::new();
     for peer in peers {
         let server = &peer.settings.server;

@@ -16,10 +16,10 @@
 //! 2. A group with one peer never lets it rest: there is nobody else to ask.
 //! 3. Backup peers are asked only when every other one was tried or rests.
 
-pub mod hash;
-pub mod least;
-pub mod random;
-pub mod round_robin;
+pub(crate) mod hash;
+pub(crate) mod least;
+pub(crate) mod random;
+pub(crate) mod round_robin;
 
 use std::sync::Arc;
 

@@ -40,7 +40,7 @@ use self::report::{
 };
 #[cfg(test)]
 pub(super) use self::server::MEMBERS;
-pub use self::server::{BODY_MAX, Payload};
+pub(crate) use self::server::{BODY_MAX, Payload};
 use super::api::{Answer, Ask, Body, Verb};
 use crate::control::foreign::Foreign;
 use millpond_proxy::settings::Conf;
@@ -53,7 +53,7 @@ use millpond_proxy::upstream::peer::{self, Availability};
 use millpond_proxy::worker::Shared;
 
 /// The versions that are answered.
-pub const VERSIONS: std::ops::RangeInclusive<u16> = 1..=9;
+pub(crate) const VERSIONS: std::ops::RangeInclusive<u16> = 1..=9;
 /// Address where the API is described.
 const HREF: &str = "https://nginx.org/en/docs/http/ngx_http_api_module.html";
 /// Names below a version, and below `http`.
@@ -79,7 +79,7 @@ const HTTP: [&str; 7] = [
 
 /// Objects from which the API answers.
 #[derive(Clone, Debug)]
-pub struct View {
+pub(crate) struct View {
     /// The configuration.
     pub conf: Arc<Conf>,
     /// The counters.
@@ -94,7 +94,7 @@ pub struct View {
 
 /// Reason why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// There is no such path.
     Path,
     /// There is no such version.
@@ -158,13 +158,13 @@ impl Refusal {
     }
 
     /// Status of the refusal, and its text.
-    pub fn status_and_text(self) -> (u16, String) {
+    pub(crate) fn status_and_text(self) -> (u16, String) {
         let (status, text, _) = self.words();
         (status, text)
     }
 
     /// The answer that says so.
-    pub fn answer(self, request_id: &str) -> Answer {
+    pub(crate) fn answer(self, request_id: &str) -> Answer {
         let (status, text, code) = self.words();
         let failure = Failure {
             error: Why {
@@ -204,7 +204,7 @@ enum Done {
 
 /// Answers a request for what is below the version, or for the versions; `body` is what came with
 /// it.
-pub fn answer(view: &View, ask: &Ask, body: &Payload) -> Answer {
+pub(crate) fn answer(view: &View, ask: &Ask, body: &Payload) -> Answer {
     let segments: Vec<&str> = ask.segments.iter().map(String::as_str).collect();
     let done = match (segments.as_slice(), ask.verb) {
         ([], Verb::Get) => Ok(Done::Told(one(&VERSIONS.collect::<Vec<u16>>()))),
@@ -551,7 +551,7 @@ fn text(name: &[u8]) -> String {
 }
 
 /// `2026-11-21T03:17:22.123Z`.
-pub fn timestamp(ms: i64) -> String {
+pub(crate) fn timestamp(ms: i64) -> String {
     match jiff::Timestamp::from_millisecond(ms) {
         Ok(time) => format!("{time:.3}"),
         Err(_) => String::new(),

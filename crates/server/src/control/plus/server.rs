@@ -31,7 +31,7 @@ use super::{Done, Refusal, View, value};
 use crate::control::api::Verb;
 
 /// Bytes of a body.
-pub const BODY_MAX: u64 = 64 << 10;
+pub(crate) const BODY_MAX: u64 = 64 << 10;
 /// Members that a body may have.
 #[cfg(test)]
 pub(in crate::control) const MEMBERS: [&str; 11] = [
@@ -52,7 +52,7 @@ pub(super) const UNKNOWN: Refusal = Refusal::Name("server", "UpstreamServer");
 
 /// Body that came with a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Payload {
+pub(crate) enum Payload {
     /// Bytes of the body.
     Bytes(Bytes),
     /// More than is read.

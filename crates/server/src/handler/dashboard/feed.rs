@@ -26,13 +26,13 @@ use tokio::sync::watch;
 use super::event;
 
 /// Viewers at once (arbitrary: a team, with some windows each).
-pub const VIEWERS_MAX: usize = 64;
+pub(crate) const VIEWERS_MAX: usize = 64;
 /// Time from one event to the next.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// The source of the events of the process.
 #[derive(Debug)]
-pub struct Feed {
+pub(crate) struct Feed {
     state: Mutex<State>,
     changed: Condvar,
     newest: watch::Sender<Bytes>,
@@ -61,12 +61,12 @@ impl Default for Feed {
 
 impl Feed {
     /// The time when the process began, milliseconds since 1970.
-    pub fn started_ms(&self) -> i64 {
+    pub(crate) fn started_ms(&self) -> i64 {
         self.started_ms
     }
 
     /// The count of viewers.
-    pub fn viewers(&self) -> usize {
+    pub(crate) fn viewers(&self) -> usize {
         self.state().viewers
     }
 
@@ -76,14 +76,14 @@ impl Feed {
 }
 
 /// A viewer of dashboards.
-pub struct Viewer {
+pub(crate) struct Viewer {
     feed: Arc<Feed>,
     events: watch::Receiver<Bytes>,
 }
 
 impl Viewer {
     /// Begins to look; `None` when there are too many, or no thread is to be had.
-    pub fn join(shared: &Arc<Shared>, conf: &Arc<Conf>) -> Option<Viewer> {
+    pub(crate) fn join(shared: &Arc<Shared>, conf: &Arc<Conf>) -> Option<Viewer> {
         let feed = shared.guests.of::<Feed>();
         let mut state = feed.state();
         if state.viewers >= VIEWERS_MAX {
@@ -106,7 +106,7 @@ impl Viewer {
     }
 
     /// Waits for the next event.
-    pub async fn next(&mut self) -> Option<Bytes> {
+    pub(crate) async fn next(&mut self) -> Option<Bytes> {
         loop {
             self.events.changed().await.ok()?;
             let event = self.events.borrow_and_update().clone();

@@ -28,7 +28,7 @@ const KEPT: usize = 61;
 
 /// The last notes.
 #[derive(Debug, Default)]
-pub struct History(Mutex<VecDeque<Totals>>);
+pub(crate) struct History(Mutex<VecDeque<Totals>>);
 
 /// The text that a viewer is sent.
 #[derive(Serialize)]
@@ -69,7 +69,7 @@ impl History {
 }
 
 /// Notes what there is from now on, for as long as it is let live and the configuration is there.
-pub async fn keep(conf: Weak<Conf>, shared: Arc<Shared>) {
+pub(crate) async fn keep(conf: Weak<Conf>, shared: Arc<Shared>) {
     while let Some(conf) = conf.upgrade() {
         let totals = event::totals(&conf, &shared);
         shared.guests.of::<History>().note(totals);

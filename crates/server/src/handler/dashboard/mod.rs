@@ -21,8 +21,8 @@
 //! What it does not do: changing anything. Who may look is said by `allow`, `deny` and the like.
 
 mod event;
-pub mod feed;
-pub mod history;
+pub(crate) mod feed;
+pub(crate) mod history;
 mod page;
 
 use std::pin::Pin;
@@ -51,7 +51,7 @@ use feed::{Feed, Viewer};
 use history::History;
 
 /// The row.
-pub const ROWS: &[Row] = &[Row {
+pub(crate) const ROWS: &[Row] = &[Row {
     name: "dashboard",
     contexts: Contexts::LOCATION,
     syntax: "[view=time]",
