@@ -20,12 +20,24 @@ pub struct VariableUses {
     ids: HashMap<Box<str>, VarId>,
     names: Vec<Box<str>>,
     uses: Vec<(VarId, Span)>,
+    /// The judge of names, in lower case, that have their meaning by themselves.
+    is_fixed: Option<fn(&str) -> bool>,
 }
 
 impl VariableUses {
     /// No names.
     pub fn new() -> VariableUses {
         VariableUses::default()
+    }
+
+    /// Makes names known that have their meaning by themselves.
+    pub fn fix(&mut self, is_fixed: fn(&str) -> bool) {
+        self.is_fixed = Some(is_fixed);
+    }
+
+    /// True if a name, in lower case, has its meaning by itself, so that nothing may define it.
+    pub fn is_fixed(&self, name: &str) -> bool {
+        self.is_fixed.is_some_and(|is_fixed| is_fixed(name))
     }
 
     /// The id of a name that is used at the span; the use is kept.

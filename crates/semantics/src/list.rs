@@ -19,13 +19,6 @@ const FIELD_VALUE: ByteSet = ByteSet::EMPTY
     .with_range(0x21, 0x7e)
     .with_range(0x80, 0xff);
 
-/// True if `byte` may stand in a token.
-#[inline]
-#[must_use]
-pub fn is_tchar(byte: u8) -> bool {
-    TCHAR.contains(byte)
-}
-
 /// True if `bytes` is a token: at least one byte, all of them token characters.
 #[must_use]
 pub fn is_token(bytes: &[u8]) -> bool {

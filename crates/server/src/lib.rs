@@ -18,3 +18,4 @@ pub mod root_process;
 pub mod server;
 pub mod sockets;
 pub mod source;
+pub(crate) mod variables;

@@ -16,7 +16,7 @@ use crate::origin::offset_bytes;
 use crate::wire::{Delimited, Stream, Wire};
 use anyhow::{Context, Result, ensure};
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -309,11 +309,6 @@ impl Connection {
         };
         self.wire.stream.set_timeout(TIMEOUT)?;
         Ok(closed)
-    }
-
-    /// Closes the sending direction.
-    pub fn half_close(&mut self) {
-        self.wire.stream.shutdown(Shutdown::Write);
     }
 
     /// Sets how long one read or write may take.

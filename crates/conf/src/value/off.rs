@@ -22,14 +22,6 @@ impl<T> OffOr<T> {
             OffOr::On(value) => Some(value),
         }
     }
-
-    /// The value itself, unless it is off.
-    pub fn into_option(self) -> Option<T> {
-        match self {
-            OffOr::Off => None,
-            OffOr::On(value) => Some(value),
-        }
-    }
 }
 
 impl<T: FromArgs> OffOr<T> {

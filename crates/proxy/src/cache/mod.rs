@@ -14,7 +14,7 @@ pub(crate) mod loaded;
 pub(crate) mod open_zones;
 pub mod pass;
 pub(crate) mod post;
-pub(crate) mod provenance;
+pub mod provenance;
 pub mod purge;
 pub mod site;
 pub(crate) mod slice;

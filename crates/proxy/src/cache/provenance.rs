@@ -12,7 +12,7 @@ use crate::subrequest::Kind;
 use crate::var::Variable;
 
 /// The variables of this file.
-pub(crate) const VARIABLES: &[Variable] = &[
+pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "cache_bytes",
         doc: "Bytes of the body that the client got which came from the cache: those that were \

@@ -12,7 +12,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,6 +128,22 @@ impl RequestBody {
         match self {
             RequestBody::Unread { .. } => RequestBody::None,
             collected => collected.clone(),
+        }
+    }
+
+    /// The bytes of a body that was read into memory.
+    pub(crate) fn memory(&self) -> Option<&Bytes> {
+        match self {
+            RequestBody::Memory(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// The file of a body that was read into one.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            RequestBody::File(file) => Some(&file.path),
+            _ => None,
         }
     }
 

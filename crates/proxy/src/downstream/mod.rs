@@ -22,7 +22,7 @@ pub(crate) mod http1;
 pub mod http2;
 pub mod listener;
 pub(crate) mod policy;
-pub(crate) mod proxy_protocol;
+pub mod proxy_protocol;
 pub mod send;
 pub mod serve;
 pub(crate) mod stream;

@@ -84,7 +84,7 @@ enum Header {
 }
 
 /// The variables.
-pub(crate) const VARIABLES: &[Variable] = &[
+pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "proxy_protocol_addr",
         doc: "The client's address from the header of the PROXY protocol.",
@@ -108,7 +108,7 @@ pub(crate) const VARIABLES: &[Variable] = &[
 ];
 
 /// The family.
-pub(crate) const FAMILIES: &[VariableFamily] = &[VariableFamily {
+pub const FAMILIES: &[VariableFamily] = &[VariableFamily {
     prefix: "proxy_protocol_tlv_",
     doc: "A value from the header of the PROXY protocol (version 2): `alpn`, `authority`, \
           `unique_id`, `ssl`, `netns`, inside of `ssl` `ssl_version`, `ssl_cn`, `ssl_cipher`, \

@@ -257,7 +257,7 @@ fn is_old_msie(agent: &[u8]) -> bool {
 }
 
 /// The variables of this file.
-pub(crate) const VARIABLES: &[Variable] = &[Variable {
+pub const VARIABLES: &[Variable] = &[Variable {
     name: "gzip_ratio",
     doc: "How many times longer the answer was before its compression, with two decimals.",
     write: |req, out| match &req.gzip_lens {

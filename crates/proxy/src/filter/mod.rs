@@ -25,12 +25,12 @@ pub(crate) mod addition;
 pub mod charset;
 pub(crate) mod fragment;
 pub(crate) mod gunzip;
-pub(crate) mod gzip;
+pub mod gzip;
 pub mod headers;
 pub mod ssi;
 pub mod sub;
 pub(crate) mod type_set;
-pub(crate) mod userid;
+pub mod userid;
 
 use std::sync::Arc;
 

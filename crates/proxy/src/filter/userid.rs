@@ -195,7 +195,7 @@ enum Given {
 }
 
 /// The variable that a configuration may set.
-pub(crate) const VARIABLES: &[Variable] = &[Variable {
+pub const VARIABLES: &[Variable] = &[Variable {
     name: RESET,
     doc: "When set to anything but an empty string or `0`, the client gets a new id although it has \
           one; with `log`, that is logged.",
@@ -205,7 +205,7 @@ pub(crate) const VARIABLES: &[Variable] = &[Variable {
 const RESET: &str = "uid_reset";
 
 /// The variables that tell of ids.
-pub(crate) const COMPOSED: &[ComposedVariable] = &[
+pub const COMPOSED: &[ComposedVariable] = &[
     ComposedVariable {
         name: "uid_got",
         doc: "Name of the cookie and id that the client brought, see `userid`.",

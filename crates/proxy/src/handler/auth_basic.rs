@@ -28,6 +28,18 @@ use super::password;
 use crate::failure::Failure;
 use crate::log::request_error;
 use crate::request::Request;
+use crate::var::Variable;
+
+/// The variable.
+pub const VARIABLES: &[Variable] = &[Variable {
+    name: "remote_user",
+    doc: "The name in the Authorization field of the Basic scheme.",
+    write: |req, out| {
+        let user = credentials(req).map(|(user, _)| user);
+        out.extend_from_slice(user.as_deref().unwrap_or_default());
+        user.is_some()
+    },
+}];
 
 /// The largest file of users that is read.
 const MAX_FILE: u64 = 64 * 1024 * 1024;

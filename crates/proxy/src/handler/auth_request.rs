@@ -51,7 +51,7 @@ impl FromArgs for AuthSet {
             return Err(ArgError::Count);
         };
         let invalid = |message: String| WordError::Message(message).at(0);
-        let variable = set::checked_name(&name.text).map_err(invalid)?;
+        let variable = set::checked_name(&args.cx.variables, &name.text).map_err(invalid)?;
         let variable = Variable::of(&variable, args.cx.variables.intern(&variable, name.span));
         Ok(AuthSet {
             variable,

@@ -16,6 +16,7 @@ use millpond_conf::Contexts;
 
 use crate::request::Request;
 use crate::scope::block::{Pass, Row};
+use crate::var::Computed;
 
 pub use geo::Geo;
 pub use select::Map;
@@ -63,9 +64,8 @@ pub enum Lookup {
     Geo(Geo),
 }
 
-impl Lookup {
-    /// The value for this request.
-    pub fn evaluate(&self, req: &mut Request) -> Bytes {
+impl Computed for Lookup {
+    fn evaluate(&self, req: &mut Request) -> Bytes {
         match self {
             Lookup::Map(map) => map.evaluate(req),
             Lookup::SplitClients(split) => split.evaluate(req),
@@ -73,8 +73,7 @@ impl Lookup {
         }
     }
 
-    /// True when the value is computed once for a request.
-    pub fn is_cached(&self) -> bool {
+    fn is_cached(&self) -> bool {
         match self {
             Lookup::Map(map) => !map.is_volatile(),
             Lookup::SplitClients(_) => true,

@@ -4,6 +4,7 @@
 //! `$limit_rate` may, and setting them changes the request.
 
 use bytes::Bytes;
+use millpond_conf::VariableUses;
 use millpond_conf::value::parse_offset;
 use millpond_conf::{Statement, Template, VarId};
 use millpond_system::log::error::Level;
@@ -114,7 +115,7 @@ fn variable(builder: &mut Builder, word: &millpond_conf::Word) -> Option<Variabl
 
 /// The variable that a directive (`set`, `map` …) defines; an impossible name is reported.
 pub(crate) fn variable_name(builder: &mut Builder, word: &millpond_conf::Word) -> Option<VarId> {
-    match checked_name(&word.text) {
+    match checked_name(&builder.cx.variables, &word.text) {
         Ok(name) => Some(builder.cx.variables.intern(&name, word.span)),
         Err(message) => {
             builder.error(word.span, message);
@@ -124,17 +125,13 @@ pub(crate) fn variable_name(builder: &mut Builder, word: &millpond_conf::Word) -
 }
 
 /// The name of a variable that may be set, in small letters; the error says why it may not.
-pub(crate) fn checked_name(text: &str) -> Result<String, String> {
+pub(crate) fn checked_name(variables: &VariableUses, text: &str) -> Result<String, String> {
     let Some(name) = text.strip_prefix('$').filter(|name| !name.is_empty()) else {
         return Err(format!("invalid variable name \"{text}\""));
     };
     let lower = name.to_ascii_lowercase();
     let is_changeable = matches!(lower.as_str(), "args" | "limit_rate" | "uid_reset");
-    let is_fixed = var::builtins().any(|variable| variable.name == lower)
-        || var::words().any(|variable| variable.name == lower)
-        || var::composed().any(|variable| variable.name == lower)
-        || var::absent::is_absent(&lower)
-        || FIXED_MEMBERS.contains(&lower.as_str());
+    let is_fixed = variables.is_fixed(&lower) || FIXED_MEMBERS.contains(&lower.as_str());
     if is_fixed && !is_changeable {
         Err(format!("the duplicate \"{lower}\" variable"))
     } else {

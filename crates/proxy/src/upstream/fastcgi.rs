@@ -100,7 +100,7 @@ impl FastCgiPolicy {
 }
 
 /// The variables.
-pub(crate) const VARIABLES: &[Variable] = &[
+pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "fastcgi_script_name",
         doc: "The path, or the first group of fastcgi_split_path_info; with fastcgi_index behind it \

@@ -19,7 +19,7 @@ pub mod declare;
 pub(crate) mod encryption;
 pub(crate) mod ended;
 pub(crate) mod exchange;
-pub(crate) mod fastcgi;
+pub mod fastcgi;
 pub mod group;
 pub(crate) mod grpc;
 pub(crate) mod head;

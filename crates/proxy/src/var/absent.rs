@@ -73,31 +73,11 @@ fn find(table: &'static [Absent], name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::var;
 
     #[test]
     fn names_are_found_whole() {
         assert!(is_absent("ssl_protocol") && !is_absent("ssl_proto") && !is_absent("host"));
         assert!(refusal("geoip_org").is_some());
         assert!(refusal("geoip").is_none());
-    }
-
-    #[test]
-    fn absent_variables_are_known_and_refused_ones_are_not_absent() {
-        for row in ABSENT {
-            for name in row.names.split_ascii_whitespace() {
-                assert!(var::is_known(name), "{name}");
-                assert!(refusal(name).is_none(), "{name}");
-            }
-        }
-    }
-
-    #[test]
-    fn refused_variables_are_none_that_work() {
-        for row in REFUSED {
-            for name in row.names.split_ascii_whitespace() {
-                assert!(!var::is_known(name), "{name}");
-            }
-        }
     }
 }

@@ -15,7 +15,7 @@ use crate::stats::connections::ConnectionCount;
 use millpond_wire::head::Version;
 
 /// The variables.
-pub(crate) const VARIABLES: &[Variable] = &[
+pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "binary_remote_addr",
         doc: "The client's address as 4 or 16 bytes.",

@@ -10,13 +10,15 @@
 //! 2. The record of a built-in variable does not change the request.
 
 pub mod absent;
-pub(crate) mod connection;
+pub mod connection;
 pub(crate) mod number;
 pub mod request;
-pub(crate) mod response;
-pub(crate) mod upstream;
+pub mod response;
+pub mod upstream;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -25,7 +27,6 @@ use millpond_system::log::error::Level;
 use millpond_wire::header::Known;
 
 use crate::log::request_error;
-use crate::map::Lookup;
 use crate::request::{Request, Value};
 use crate::scope::build::Builder;
 
@@ -77,57 +78,94 @@ pub struct VariableFamily {
     pub write: fn(&Request, &[u8], &mut Vec<u8>) -> bool,
 }
 
-/// All built-in variables.
-pub fn builtins() -> impl Iterator<Item = &'static Variable> {
-    [
-        crate::handler::referer::VARIABLES,
-        request::VARIABLES,
-        connection::VARIABLES,
-        response::VARIABLES,
-        upstream::VARIABLES,
-        crate::cache::provenance::VARIABLES,
-        crate::downstream::proxy_protocol::VARIABLES,
-        crate::tls::variables::VARIABLES,
-        crate::upstream::fastcgi::VARIABLES,
-        crate::filter::gzip::VARIABLES,
-        crate::filter::ssi::VARIABLES,
-        crate::filter::userid::VARIABLES,
-    ]
-    .into_iter()
-    .flatten()
+/// The built-in variables, in lists as the files have them that compute them.
+#[derive(Debug)]
+pub struct Records {
+    /// Plain ones.
+    pub plain: &'static [&'static [Variable]],
+    /// Those that are one of a few words.
+    pub words: &'static [&'static [WordVariable]],
+    /// Those that are made from others.
+    pub composed: &'static [&'static [ComposedVariable]],
+    /// Families.
+    pub families: &'static [&'static [VariableFamily]],
 }
 
-/// All built-in variables that are one of a few words.
-pub fn words() -> impl Iterator<Item = &'static WordVariable> {
-    let families = [
-        crate::handler::limit_conn::WORDS,
-        crate::handler::limit_req::WORDS,
-        upstream::WORDS,
-    ];
-    families.into_iter().flatten()
+impl Records {
+    /// No variable.
+    pub const NONE: &Records = &Records {
+        plain: &[],
+        words: &[],
+        composed: &[],
+        families: &[],
+    };
+
+    /// True if a name, in small letters, means something without being defined.
+    pub fn has(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// True for a name, in small letters, that no family and no block gives.
+    pub fn has_own(&self, name: &str) -> bool {
+        self.names().any(|own| own == name) || absent::is_absent(name)
+    }
+
+    /// The names without families.
+    pub fn names<'a>(&self) -> impl Iterator<Item = &'a str> {
+        let plain = self.plain.iter().copied().flatten().map(|it| it.name);
+        let words = self.words.iter().copied().flatten().map(|it| it.name);
+        let composed = self.composed.iter().copied().flatten().map(|it| it.name);
+        plain.chain(words).chain(composed)
+    }
+
+    /// The names, and those of families with `*` for the rest, with their descriptions.
+    pub fn described(&self) -> impl Iterator<Item = (Cow<'static, str>, &'static str)> {
+        let of = |name: &'static str, doc| (Cow::Borrowed(name), doc);
+        let plain = self.plain.iter().copied().flatten();
+        let words = self.words.iter().copied().flatten();
+        let composed = self.composed.iter().copied().flatten();
+        let families = self.families.iter().copied().flatten();
+        let plain = plain.map(move |it| of(it.name, it.doc));
+        let words = words.map(move |it| of(it.name, it.doc));
+        let composed = composed.map(move |it| of(it.name, it.doc));
+        let families = families.map(|it| (format!("{}*", it.prefix).into(), it.doc));
+        plain.chain(words).chain(composed).chain(families)
+    }
+
+    fn find(&self, name: &str) -> Option<Meaning> {
+        let mut plain = self.plain.iter().copied().flatten();
+        if let Some(variable) = plain.find(|variable| variable.name == name) {
+            return Some(Meaning::Builtin(variable));
+        }
+        let mut words = self.words.iter().copied().flatten();
+        if let Some(variable) = words.find(|variable| variable.name == name) {
+            return Some(Meaning::Word(variable));
+        }
+        let mut composed = self.composed.iter().copied().flatten();
+        if let Some(variable) = composed.find(|variable| variable.name == name) {
+            return Some(Meaning::Composed(variable));
+        }
+        if absent::is_absent(name) {
+            return Some(Meaning::Absent);
+        }
+        let mut families = self.families.iter().copied().flatten();
+        let family = families.find(|family| name.starts_with(family.prefix))?;
+        let rest = name.strip_prefix(family.prefix)?;
+        if family.prefix == request::FIELD_PREFIX {
+            let name: Arc<[u8]> = Arc::from(rest.as_bytes());
+            return Some(Meaning::Field(request::known_of(&name), name));
+        }
+        Some(Meaning::Member(family, Arc::from(rest.as_bytes())))
+    }
 }
 
-/// All built-in variables that are made from others.
-pub fn composed() -> impl Iterator<Item = &'static ComposedVariable> {
-    let families = [
-        crate::handler::path::VARIABLES,
-        crate::handler::secure_link::VARIABLES,
-        crate::cache::site::VARIABLES,
-        crate::filter::userid::COMPOSED,
-    ];
-    families.into_iter().flatten()
-}
+/// A variable that a block computes (`map`, `split_clients`, `geo`).
+pub trait Computed: Debug + Send + Sync {
+    /// The value for a request.
+    fn evaluate(&self, req: &mut Request) -> Bytes;
 
-/// All families.
-pub fn families() -> impl Iterator<Item = &'static VariableFamily> {
-    [
-        request::FAMILIES,
-        response::FAMILIES,
-        upstream::FAMILIES,
-        crate::downstream::proxy_protocol::FAMILIES,
-    ]
-    .into_iter()
-    .flatten()
+    /// True if the value is kept for the rest of the request.
+    fn is_cached(&self) -> bool;
 }
 
 /// The meaning of a variable's number.
@@ -144,7 +182,7 @@ pub enum Meaning {
     /// A member of another family, with the rest of its name.
     Member(&'static VariableFamily, Arc<[u8]>),
     /// Defined by a block that computes it (`map`, `split_clients`, `geo`).
-    Lookup(Arc<Lookup>),
+    Lookup(Arc<dyn Computed>),
     /// Written by `set`; reading it before is worth a warning.
     Set,
     /// Written by captures and their like.
@@ -154,8 +192,9 @@ pub enum Meaning {
 }
 
 /// The meaning of every variable of a configuration.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct VariableTable {
+    records: &'static Records,
     meanings: Vec<Meaning>,
     names: Vec<Box<str>>,
 }
@@ -164,7 +203,7 @@ pub struct VariableTable {
 #[derive(Clone, Debug)]
 pub enum Definition {
     /// A block that computes the variable.
-    Lookup(Arc<Lookup>),
+    Lookup(Arc<dyn Computed>),
     /// `set`.
     Set,
     /// A named capture.
@@ -202,10 +241,21 @@ pub fn defined(builder: &Builder) -> impl Iterator<Item = VarId> {
     known.chain(&builder.stored).copied()
 }
 
+impl Default for VariableTable {
+    fn default() -> Self {
+        VariableTable {
+            records: Records::NONE,
+            meanings: Vec::new(),
+            names: Vec::new(),
+        }
+    }
+}
+
 impl VariableTable {
     /// Finds the meaning of every interned name, in the order of their numbers; the names that mean
     /// nothing are returned.
     pub fn build<'a>(
+        records: &'static Records,
         names: impl Iterator<Item = &'a str>,
         defined: impl Fn(VarId) -> Option<Definition>,
     ) -> (VariableTable, Vec<VarId>) {
@@ -217,9 +267,9 @@ impl VariableTable {
             let id = VarId(number as u32);
             let meaning = match defined(id) {
                 Some(Definition::Lookup(lookup)) => Meaning::Lookup(lookup),
-                Some(Definition::Set) => builtin(name).unwrap_or(Meaning::Set),
-                Some(Definition::Stored) => builtin(name).unwrap_or(Meaning::Stored),
-                None => builtin(name).unwrap_or_else(|| {
+                Some(Definition::Set) => records.find(name).unwrap_or(Meaning::Set),
+                Some(Definition::Stored) => records.find(name).unwrap_or(Meaning::Stored),
+                None => records.find(name).unwrap_or_else(|| {
                     unknown.push(id);
                     Meaning::Stored
                 }),
@@ -227,6 +277,7 @@ impl VariableTable {
             meanings.push(meaning);
         }
         let table = VariableTable {
+            records,
             meanings,
             names: kept,
         };
@@ -255,47 +306,13 @@ impl VariableTable {
     }
 }
 
-/// True if a name, in small letters, means something without being defined.
-pub fn is_known(name: &str) -> bool {
-    builtin(name).is_some()
-}
-
-/// The names without families, for suggestions.
-pub fn names<'a>() -> impl Iterator<Item = &'a str> {
-    let words = words().map(|it| it.name);
-    let composed = composed().map(|it| it.name);
-    builtins().map(|it| it.name).chain(words).chain(composed)
-}
-
-fn builtin(name: &str) -> Option<Meaning> {
-    if let Some(variable) = builtins().find(|variable| variable.name == name) {
-        return Some(Meaning::Builtin(variable));
-    }
-    if let Some(variable) = words().find(|variable| variable.name == name) {
-        return Some(Meaning::Word(variable));
-    }
-    if let Some(variable) = composed().find(|variable| variable.name == name) {
-        return Some(Meaning::Composed(variable));
-    }
-    if absent::is_absent(name) {
-        return Some(Meaning::Absent);
-    }
-    let family = families().find(|family| name.starts_with(family.prefix))?;
-    let rest = name.strip_prefix(family.prefix)?;
-    if family.prefix == request::FIELD_PREFIX {
-        let name: Arc<[u8]> = Arc::from(rest.as_bytes());
-        return Some(Meaning::Field(request::known_of(&name), name));
-    }
-    Some(Meaning::Member(family, Arc::from(rest.as_bytes())))
-}
-
 /// Appends the value of the variable of a name, in small letters, that the answer itself asks for;
 /// false when there is none.
 pub fn write_named(req: &mut Request, name: &str, out: &mut Vec<u8>) -> bool {
     if let Some(id) = req.conf.variables.find(name) {
         return write(req, id, out);
     }
-    match builtin(name) {
+    match req.conf.variables.records.find(name) {
         Some(Meaning::Builtin(variable)) => (variable.write)(req, out),
         Some(Meaning::Word(variable)) => append_word((variable.word)(req), out),
         Some(Meaning::Field(known, name)) => request::write_field((known, &name), req, out),
@@ -372,7 +389,7 @@ pub fn write(req: &mut Request, id: VarId, out: &mut Vec<u8>) -> bool {
         }
         Some(Meaning::Lookup(lookup)) => {
             let lookup = Arc::clone(lookup);
-            write_lookup(req, id, &lookup, out)
+            write_lookup(req, id, &*lookup, out)
         }
         Some(Meaning::Set) => {
             warn_uninitialized(req, id);
@@ -391,7 +408,7 @@ pub fn write(req: &mut Request, id: VarId, out: &mut Vec<u8>) -> bool {
     }
 }
 
-fn write_lookup(req: &mut Request, id: VarId, lookup: &Lookup, out: &mut Vec<u8>) -> bool {
+fn write_lookup(req: &mut Request, id: VarId, lookup: &dyn Computed, out: &mut Vec<u8>) -> bool {
     let Some(value) = guarded(req, id, |req| lookup.evaluate(req)) else {
         return false;
     };

@@ -14,8 +14,6 @@ use millpond_wire::header::Known;
 
 use super::number::{write_millis, write_number};
 use super::{Variable, VariableFamily};
-use crate::downstream::body::RequestBody;
-use crate::handler::auth_basic;
 use crate::request::Request;
 
 /// The nginx whose configurations are understood, for `$nginx_version`.
@@ -135,14 +133,6 @@ pub const VARIABLES: &[Variable] = &[
         write: |req, out| write_some(&req.args, out),
     },
     Variable {
-        name: "remote_user",
-        doc: "The name in the Authorization field of the Basic scheme.",
-        write: |req, out| match auth_basic::credentials(req) {
-            Some((user, _)) => write_text(&user, out),
-            None => false,
-        },
-    },
-    Variable {
         name: "request",
         doc: "The request line as it came.",
         write: |req, out| write_some(req.head.line(), out),
@@ -150,17 +140,17 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "request_body",
         doc: "The request body, when it was read into memory.",
-        write: |req, out| match &req.body {
-            RequestBody::Memory(body) => write_some(body, out),
-            _ => false,
+        write: |req, out| match req.body.memory() {
+            Some(body) => write_some(body, out),
+            None => false,
         },
     },
     Variable {
         name: "request_body_file",
         doc: "The file with the request body.",
-        write: |req, out| match &req.body {
-            RequestBody::File(file) => write_some(file.path.as_os_str().as_encoded_bytes(), out),
-            _ => false,
+        write: |req, out| match req.body.path() {
+            Some(path) => write_some(path.as_os_str().as_encoded_bytes(), out),
+            None => false,
         },
     },
     Variable {
@@ -314,13 +304,11 @@ fn write_content_length(req: &Request, out: &mut Vec<u8>) -> bool {
         return write_text(length, out);
     }
     // nginx: the length of a chunked body is known once it was read.
-    match &req.body {
-        RequestBody::Memory(_) | RequestBody::File(_) => match req.body.len() {
-            Some(length) => write_number(length, out),
-            None => false,
-        },
-        RequestBody::None if req.field(Known::TransferEncoding).is_some() => write_number(0, out),
-        RequestBody::None | RequestBody::Unread { .. } => false,
+    let is_read = req.body.memory().is_some() || req.body.path().is_some();
+    let is_chunked = req.field(Known::TransferEncoding).is_some();
+    match req.body.len() {
+        Some(length) if is_read || (length == 0 && is_chunked) => write_number(length, out),
+        _ => false,
     }
 }
 

@@ -9,7 +9,7 @@ use super::VariableFamily;
 use super::number::number;
 
 /// The variables.
-pub(crate) const VARIABLES: &[Variable] = &[
+pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "status",
         doc: "Status code of the answer, three digits.",
@@ -78,7 +78,7 @@ pub(crate) const VARIABLES: &[Variable] = &[
 ];
 
 /// The families.
-pub(crate) const FAMILIES: &[VariableFamily] = &[
+pub const FAMILIES: &[VariableFamily] = &[
     VariableFamily {
         prefix: "sent_http_",
         doc: "A field of the answer; several of one name are joined with commas.",

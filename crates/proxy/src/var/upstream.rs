@@ -12,7 +12,7 @@ use crate::request::Request;
 use crate::trace::{Attempt, Freshness, asked};
 
 /// The variables that are one of a few words.
-pub(crate) const WORDS: &[WordVariable] = &[
+pub const WORDS: &[WordVariable] = &[
     WordVariable {
         name: "upstream_cache_status",
         doc: "What the cache did: MISS, BYPASS, EXPIRED, STALE, UPDATING, REVALIDATED or HIT.",
@@ -37,7 +37,7 @@ pub(crate) const WORDS: &[WordVariable] = &[
 ];
 
 /// The variables.
-pub(crate) const VARIABLES: &[Variable] = &[
+pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "upstream_addr",
         doc: "Addresses of the peers that were asked, in order.",
@@ -249,7 +249,7 @@ pub(crate) const VARIABLES: &[Variable] = &[
 ];
 
 /// The families.
-pub(crate) const FAMILIES: &[VariableFamily] = &[
+pub const FAMILIES: &[VariableFamily] = &[
     VariableFamily {
         prefix: "upstream_http_",
         doc: "A field of the upstream's answer.",

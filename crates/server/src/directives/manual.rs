@@ -12,6 +12,7 @@ use millpond_proxy::upstream::memcached;
 use millpond_proxy::var;
 
 use super::{all_directives, no_effect, refused, table, upstream_lines};
+use crate::variables::RECORDS;
 
 /// The modules of nginx 1.31.5, each with its directives and variables.
 const MODULES: &str = include_str!("nginx-modules.txt");
@@ -184,12 +185,9 @@ const INCLUDE: &str = "Is replaced by the directives of a file, or of all files 
 /// Every variable, by name.
 pub fn variables() -> Vec<Entry> {
     let working = |name: String, doc: &str| Entry::new(&name, Standing::Works, doc);
-    let plain = var::builtins().map(|it| working(format!("${}", it.name), it.doc));
-    let words = var::words().map(|it| working(format!("${}", it.name), it.doc));
-    let composed = var::composed().map(|it| working(format!("${}", it.name), it.doc));
-    let families = var::families().map(|it| working(format!("${}*", it.prefix), it.doc));
+    let described = RECORDS.described();
+    let read = described.map(|(name, doc)| working(format!("${name}"), doc));
     let asked = [working(memcached::KEY.to_string(), memcached::KEY_DOC)];
-    let read = plain.chain(words).chain(composed).chain(families);
     let mut entries: Vec<Entry> = read.chain(asked).collect();
     for absent in var::absent::ABSENT {
         let names = absent.names.split_ascii_whitespace();
@@ -200,7 +198,7 @@ pub fn variables() -> Vec<Entry> {
     }
     for refused in var::absent::REFUSED {
         let names = refused.names.split_ascii_whitespace();
-        let names = names.filter(|name| !var::is_known(name));
+        let names = names.filter(|name| !RECORDS.has(name));
         entries
             .extend(names.map(|name| {
                 Entry::new(&format!("${name}"), Standing::Refused(refused.reason), "")
@@ -261,7 +259,7 @@ mod tests {
                     Some(plain) => {
                         let family = format!("{name}*");
                         let has = |entry: &Entry| entry.name == name || entry.name == family;
-                        variables.iter().any(has) || var::is_known(plain)
+                        variables.iter().any(has) || RECORDS.has(plain)
                     }
                 };
                 if !found {

@@ -44,6 +44,8 @@ use millpond_proxy::settings::server::ServerSettings;
 use millpond_proxy::settings::{Conf, Uses};
 use millpond_proxy::var::{self, VariableTable};
 
+use crate::variables::RECORDS;
+
 /// The tables that the walk goes by.
 const TABLES: Tables = Tables {
     row: table::find,
@@ -53,7 +55,8 @@ const TABLES: Tables = Tables {
 };
 
 /// Builds the snapshot of a tree. The diagnostics (errors, warnings, notes) are returned in `cx`.
-pub fn build(tree: &Tree, cx: ParseContext) -> (Option<Conf>, ParseContext) {
+pub fn build(tree: &Tree, mut cx: ParseContext) -> (Option<Conf>, ParseContext) {
+    cx.variables.fix(|name| RECORDS.has_own(name));
     let mut builder = Builder::new(cx, TABLES);
     builder.put(table::HOOKS);
     let mut draft = Draft {
@@ -170,7 +173,7 @@ fn unknown_variable(builder: &mut Builder, name: &str, span: Span) {
     let defined = var::defined(builder).map(|id| variables.name(id));
     let mut names: Vec<&str> = defined.collect();
     names.sort_unstable();
-    names.extend(var::names());
+    names.extend(RECORDS.names());
     let near = millpond_conf::suggest(name, names).map(|near| format!("did you mean \"${near}\"?"));
     let error = builder.cx.diagnostics.push_error(span, message);
     error.code(code::UNKNOWN_VARIABLE);
@@ -186,7 +189,7 @@ fn variables(builder: &mut Builder) -> VariableTable {
     let names: Vec<String> = (0..builder.cx.variables.len())
         .map(|number| builder.cx.variables.name(VarId(number as u32)).to_string())
         .collect();
-    let (table, unknown) = VariableTable::build(names.iter().map(String::as_str), |id| {
+    let (table, unknown) = VariableTable::build(RECORDS, names.iter().map(String::as_str), |id| {
         var::definition(builder, id)
     });
     let uses: Vec<(VarId, Span)> = builder.cx.variables.uses().collect();

@@ -11,6 +11,7 @@ use millpond_conf::tree::Statement;
 
 use super::Findings;
 use super::block::{Blocks, Passing, variables};
+use crate::variables::RECORDS;
 
 /// Two servers have the same keys.
 pub(super) const CACHE_KEY_WITHOUT_HOST: Code = Code {
@@ -94,8 +95,7 @@ fn user_of<'a>(passing: &Passing<'_, 'a>) -> Option<User<'a>> {
     let (zone, cache) = passing.zone()?;
     let (key, statement) = passing.key()?;
     let names = variables(key);
-    let differs =
-        |name: &String| OF_SITE.contains(&&**name) || !millpond_proxy::var::is_known(name);
+    let differs = |name: &String| OF_SITE.contains(&&**name) || !RECORDS.has(name);
     if names.iter().any(differs) {
         return None;
     }

@@ -13,6 +13,7 @@ use millpond_conf::value::parse_duration;
 use super::Findings;
 use super::block::{Blocks, PROTOCOLS, variables, words};
 use super::rfc::follows_rfc;
+use crate::variables::RECORDS;
 
 /// Entries are removed before their time.
 pub(super) const INACTIVE_SHORT: Code = Code {
@@ -191,7 +192,7 @@ fn is_personal(variable: &str) -> bool {
         _ if refreshes.contains(&variable) => false,
         _ => {
             let by_client = variable.starts_with("cookie_");
-            by_client || !millpond_proxy::var::is_known(variable)
+            by_client || !RECORDS.has(variable)
         }
     }
 }

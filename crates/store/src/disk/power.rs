@@ -367,12 +367,6 @@ impl PowerIo {
     pub fn syncs(&self) -> u64 {
         lock(&self.state).syncs
     }
-
-    /// Number of pages that were written to and not synced.
-    pub fn unsynced_pages(&self) -> usize {
-        let state = lock(&self.state);
-        state.files.values().map(|file| file.pages.len()).sum()
-    }
 }
 
 /// Lets go what removed files were kept for.

@@ -88,21 +88,6 @@ impl Class {
             _ => Class::Bad,
         }
     }
-
-    /// True for fields that describe the message itself (RFC 9113 §8.3).
-    #[must_use]
-    pub fn is_pseudo(self) -> bool {
-        matches!(
-            self,
-            Class::Method
-                | Class::Scheme
-                | Class::Authority
-                | Class::Path
-                | Class::Protocol
-                | Class::Status
-                | Class::OtherPseudo
-        )
-    }
 }
 
 /// True if a value may stand in a field: no NUL, CR and LF, and no white space around it

@@ -1,0 +1,77 @@
+//! The table of all built-in variables: each file that computes some is named here once for each
+//! kind.
+//!
+//! What the configuration defines by itself (`map`, `set`, captures) is found before these.
+
+use millpond_proxy::var::{ComposedVariable, Records, Variable, VariableFamily, WordVariable};
+use millpond_proxy::{cache, downstream, filter, handler, tls, upstream, var};
+
+/// All of them.
+pub(crate) const RECORDS: &Records = &Records {
+    plain: PLAIN,
+    words: WORDS,
+    composed: COMPOSED,
+    families: FAMILIES,
+};
+
+const PLAIN: &[&[Variable]] = &[
+    handler::auth_basic::VARIABLES,
+    handler::referer::VARIABLES,
+    var::request::VARIABLES,
+    var::connection::VARIABLES,
+    var::response::VARIABLES,
+    var::upstream::VARIABLES,
+    cache::provenance::VARIABLES,
+    downstream::proxy_protocol::VARIABLES,
+    tls::variables::VARIABLES,
+    upstream::fastcgi::VARIABLES,
+    filter::gzip::VARIABLES,
+    filter::ssi::VARIABLES,
+    filter::userid::VARIABLES,
+];
+
+const WORDS: &[&[WordVariable]] = &[
+    handler::limit_conn::WORDS,
+    handler::limit_req::WORDS,
+    var::upstream::WORDS,
+];
+
+const COMPOSED: &[&[ComposedVariable]] = &[
+    handler::path::VARIABLES,
+    handler::secure_link::VARIABLES,
+    cache::site::VARIABLES,
+    filter::userid::COMPOSED,
+];
+
+const FAMILIES: &[&[VariableFamily]] = &[
+    var::request::FAMILIES,
+    var::response::FAMILIES,
+    var::upstream::FAMILIES,
+    downstream::proxy_protocol::FAMILIES,
+];
+
+#[cfg(test)]
+mod tests {
+    use millpond_proxy::var::absent::{ABSENT, REFUSED, refusal};
+
+    use super::*;
+
+    #[test]
+    fn absent_variables_are_known_and_refused_ones_are_not_absent() {
+        for row in ABSENT {
+            for name in row.names.split_ascii_whitespace() {
+                assert!(RECORDS.has(name), "{name}");
+                assert!(refusal(name).is_none(), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn refused_variables_are_none_that_work() {
+        for row in REFUSED {
+            for name in row.names.split_ascii_whitespace() {
+                assert!(!RECORDS.has(name), "{name}");
+            }
+        }
+    }
+}
