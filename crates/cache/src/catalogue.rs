@@ -16,8 +16,9 @@ use bytes::Bytes;
 use millpond_store::{EntrySummary, Glance, Key, Looked};
 
 use crate::head::{SliceSet, StoredHead};
-use crate::purge::{Judged, tag};
-use crate::slice::{self, SLICES_MAX};
+use crate::purge::Judged;
+use crate::slice::SLICES_MAX;
+use crate::tag;
 use crate::zone::CacheZone;
 
 /// An entry as it is listed.
@@ -226,7 +227,7 @@ impl CacheZone {
         let Looked::Found(record) = glance.read() else {
             return None;
         };
-        let owner = slice::set::owner(&record.head).and_then(|key| self.store.glance(&key));
+        let owner = crate::head::set::owner(&record.head).and_then(|key| self.store.glance(&key));
         let head = match owner.map(|owner| owner.read()) {
             Some(Looked::Found(owner)) => owner.head,
             _ => record.head,
@@ -309,8 +310,8 @@ mod tests {
 
     use super::*;
     use crate::head::FieldsWriter;
-    use crate::purge::tag::TagWriter;
     use crate::purge::{Mode, Target};
+    use crate::tag::TagWriter;
 
     struct Bench {
         zone: CacheZone,

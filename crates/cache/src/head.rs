@@ -39,11 +39,12 @@
 //! invalid head is a miss. Written by [`StoredHead::encode`] when a fill begins and when an entry
 //! is freshened; read at each look-up.
 
+pub(crate) mod set;
+
 use bytes::{BufMut, Bytes};
 use millpond_store::{Class, Role};
 
-use crate::purge::tag;
-use crate::slice::set;
+use crate::tag;
 
 const VERSION: u8 = 4;
 const FIXED: usize = 106;

@@ -10,9 +10,9 @@
 //! - [`fill`]: at most one origin request per missing entry, shared by all who want it.
 //! - [`step`]: one request's walk from its key to an answer.
 //!
-//! The origin is a trait ([`step::Exchange`]); this crate never names a socket. Each policy is a
-//! family of directives in the file that obeys it; all are named for `proxy` and mean the same for
-//! the other protocols.
+//! The origin is a trait ([`exchange::Exchange`]); this crate never names a socket. Each policy is
+//! a family of directives in the file that obeys it; all are named for `proxy` and mean the same
+//! for the other protocols.
 
 pub mod admit;
 pub mod args;
@@ -21,6 +21,7 @@ pub mod catalogue;
 mod clock;
 pub mod conformance;
 pub mod disk_timeout;
+pub mod exchange;
 pub mod fill;
 pub mod head;
 pub mod hit_for_pass;
@@ -41,7 +42,10 @@ pub mod site;
 pub mod slice;
 pub mod status;
 pub mod step;
+pub mod tag;
 pub mod targeted;
+pub mod unstored;
+pub mod upkeep;
 pub mod use_stale;
 pub mod valid;
 pub mod variant;

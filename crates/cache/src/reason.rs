@@ -9,11 +9,7 @@
 //!    again is told of by its last look.
 
 use millpond_semantics::cache_status::Forward;
-use millpond_semantics::reuse;
-use millpond_semantics::upstream_validity::{Forbidding, Refusal};
 use millpond_store::NotStored;
-
-use crate::step::NotKept;
 
 /// The reason, besides what [`Forward`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,37 +222,6 @@ impl Reason {
             Reason::Loading => "what the zone holds is not known yet: it is being loaded",
             Reason::Superseded => "something took its place while it was stored",
             Reason::ZoneClosed => "the zone is being closed",
-        }
-    }
-}
-
-impl From<NotKept> for Reason {
-    fn from(why: NotKept) -> Self {
-        match why {
-            NotKept::Interim => Reason::Interim,
-            NotKept::AccelRedirect => Reason::AccelRedirect,
-            NotKept::NoTime => Reason::NoTime,
-            NotKept::Vary | NotKept::Refused(Refusal::Vary) => Reason::VaryStar,
-            NotKept::Refused(Refusal::Forbidden(by)) => match by {
-                Forbidding::NoCache => Reason::NoCache,
-                Forbidding::NoStore => Reason::NoStore,
-                Forbidding::Private => Reason::Private,
-                Forbidding::NoTime => Reason::Expired,
-            },
-            NotKept::Refused(Refusal::Malformed) => Reason::Malformed,
-            NotKept::Refused(Refusal::AccelExpires) => Reason::AccelExpires,
-            NotKept::Refused(Refusal::Expired) => Reason::Expired,
-            NotKept::Refused(Refusal::SetCookie) => Reason::SetCookie,
-            NotKept::Rules(why) => match why {
-                reuse::Refusal::Status => Reason::Status,
-                reuse::Refusal::NoStore => Reason::NoStore,
-                reuse::Refusal::Private => Reason::Private,
-                reuse::Refusal::Authorization => Reason::Authorization,
-                reuse::Refusal::NotUnderstood => Reason::MustUnderstand,
-                reuse::Refusal::NothingSaid => Reason::NoTime,
-                reuse::Refusal::Useless => Reason::Expired,
-                reuse::Refusal::Cookie => Reason::SetCookie,
-            },
         }
     }
 }

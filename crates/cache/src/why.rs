@@ -15,72 +15,15 @@ use std::time::Duration;
 use millpond_store::{Key, Looked};
 
 use crate::catalogue::Listed;
+use crate::fill::FillProgress;
 use crate::head::StoredHead;
-use crate::key_mark::KeyMark;
 use crate::purge::{InForce, Judged, Subject};
-use crate::reason::{Account, Note, Reason};
-use crate::recent::Recent;
 use crate::refresh_backoff::RefreshFailure;
+use crate::unstored::NotStoredNote;
 use crate::zone::CacheZone;
 
 /// Fills that are told of.
 const FILLS_MAX: usize = 100;
-
-/// An answer that was not stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotStoredNote {
-    /// The reason.
-    pub account: Account,
-    /// Status of the answer.
-    pub status: u16,
-    /// Time of the answer, seconds since the epoch.
-    pub at: i64,
-}
-
-/// The last answer of each key that was not stored.
-#[derive(Debug, Default)]
-pub struct LastUnstored(Recent<NotStoredNote>);
-
-impl LastUnstored {
-    /// An answer was not stored.
-    pub fn note(&self, mark: KeyMark, note: NotStoredNote) {
-        self.0.note(*mark.key(), |_| note);
-    }
-
-    /// An answer with this status was not stored at a time (seconds), although its head was one to
-    /// store.
-    pub(crate) fn note_late(&self, mark: KeyMark, (why, status): (Reason, u16), at: i64) {
-        let mut account = Account::default();
-        account.note(Note::Because(why));
-        let note = NotStoredNote {
-            account,
-            status,
-            at,
-        };
-        self.note(mark, note);
-    }
-
-    /// The last one of a key.
-    pub fn find(&self, mark: &KeyMark) -> Option<NotStoredNote> {
-        self.0.find(mark.key())
-    }
-}
-
-/// A fill that runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Running {
-    /// Range of the bytes that have come and are to come: from here, up to now, to there if that is
-    /// known.
-    pub from: u64,
-    /// Offset that the body has come to.
-    pub at: u64,
-    /// Offset at which the body ends.
-    pub end: Option<u64>,
-    /// Time for which the fill has run; not known of slices.
-    pub since: Option<Duration>,
-    /// Number of those that wait for the fill or read along.
-    pub followers: u32,
-}
 
 /// Facts about a key.
 #[derive(Clone, Debug)]
@@ -92,7 +35,7 @@ pub struct Known {
     /// Purges in force that are about the key.
     pub purges: Vec<InForce>,
     /// Fills that run.
-    pub running: Vec<Running>,
+    pub running: Vec<FillProgress>,
     /// The last answer that was not stored.
     pub unstored: Option<NotStoredNote>,
     /// Time for which nobody waits for another's answer (`proxy_cache_hit_for_pass`).
@@ -120,7 +63,7 @@ impl CacheZone {
         let mut keys: Vec<Key> = keys.collect();
         keys.sort_unstable_by_key(|key| key.0);
         keys.dedup();
-        let mut running: Vec<Running> = Vec::new();
+        let mut running: Vec<FillProgress> = Vec::new();
         for listed in &entries {
             running.extend(self.runs_of(listed));
         }
@@ -148,11 +91,11 @@ impl CacheZone {
         }
     }
 
-    fn runs_of(&self, listed: &Listed) -> Vec<Running> {
+    fn runs_of(&self, listed: &Listed) -> Vec<FillProgress> {
         let set = listed.head.sliced;
         let generation = set.and_then(|set| self.slices.in_use_of(&set.generation));
         let runs = generation.map(|generation| generation.running());
-        let run = |(span, at, readers): (Range<u64>, u64, u32)| Running {
+        let run = |(span, at, readers): (Range<u64>, u64, u32)| FillProgress {
             from: span.start,
             at,
             end: Some(span.end),

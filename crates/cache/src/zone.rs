@@ -28,8 +28,8 @@ use crate::purge::{Judged, PurgeBook, Target};
 use crate::refresh_backoff::Backoffs;
 use crate::shared_head::SharedHead;
 use crate::slice::table::Slices;
+use crate::unstored::LastUnstored;
 use crate::variant::{RequestFields, Siblings, VariantKey};
-use crate::why::LastUnstored;
 
 /// Remembered failures of a zone (arbitrary; beyond it they are forgotten, which costs an origin
 /// request each).

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use millpond_cache::head::{FieldsWriter, StoredHead};
-use millpond_cache::purge::tag::TagWriter;
 use millpond_cache::purge::{Mode, Target};
+use millpond_cache::tag::TagWriter;
 use millpond_cache::variant::RequestFields;
 use millpond_cache::zone::{CacheZone, LookedUp, PrimaryKey};
 use millpond_semantics::vary::Spelling;

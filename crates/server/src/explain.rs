@@ -19,7 +19,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use millpond_cache::conformance::Rules;
-use millpond_cache::step::{self, Exchange, FetchEnd, Fetched, Given, Policies};
+use millpond_cache::exchange::{Exchange, FetchEnd, Fetched};
+use millpond_cache::step::{self, Given, Policies};
 use millpond_cache::use_stale::StaleCause;
 use millpond_cache::variant::RequestFields;
 use millpond_conf::{Span, Template};

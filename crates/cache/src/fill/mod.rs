@@ -43,18 +43,33 @@ use tokio::time::Instant;
 use self::pump::Reader;
 use self::rest::Rest;
 use self::watched::Watched;
+use crate::exchange::FetchEnd;
 use crate::head::StoredHead;
 use crate::purge::PurgeBook;
 use crate::purge::running::{Running, RunningFill, Runs};
 use crate::slice::Trust;
 use crate::slice::generation::Generation;
 use crate::slice::version::Validator;
-use crate::step::FetchEnd;
 use crate::use_stale::StaleCause;
-use crate::why;
 
 /// Locks the table of fills is split into, so that workers seldom meet (arbitrary).
 const SHARDS: usize = 64;
+
+/// The progress of a fill that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FillProgress {
+    /// Range of the bytes that have come and are to come: from here, up to now, to there if that is
+    /// known.
+    pub from: u64,
+    /// Offset that the body has come to.
+    pub at: u64,
+    /// Offset at which the body ends.
+    pub end: Option<u64>,
+    /// Time for which the fill has run; not known of slices.
+    pub since: Option<Duration>,
+    /// Number of those that wait for the fill or read along.
+    pub followers: u32,
+}
 
 /// State of a fill.
 #[derive(Clone, Debug)]
@@ -292,7 +307,7 @@ impl Fills {
     }
 
     /// The fill of a key with this text, if one runs.
-    pub fn running(&self, key: &Key, text: &[u8]) -> Option<why::Running> {
+    pub fn running(&self, key: &Key, text: &[u8]) -> Option<FillProgress> {
         let fill = Arc::clone(self.shard(key).get(key)?);
         if fill.running.text() != text {
             return None;
@@ -301,7 +316,7 @@ impl Fills {
             FillState::Streaming(streaming) => (streaming.view.len(), streaming.length),
             FillState::Requested | FillState::Ended(_) => (0, None),
         };
-        Some(why::Running {
+        Some(FillProgress {
             from: 0,
             at,
             end,

@@ -20,9 +20,9 @@ use millpond_store::{Entry, NotStored, View, Writer};
 use super::rest::{Rest, Seat, Source};
 use super::{FillEnd, Lead, Streaming};
 use crate::clock;
+use crate::exchange::{Clients, FetchEnd, Fetched, Outcome};
 use crate::head::StoredHead;
 use crate::reason::Reason;
-use crate::step::{Clients, FetchEnd, Fetched, Outcome};
 
 /// Pieces that are read at once before the answer is handed on: a small body is then stored and
 /// sent whole.

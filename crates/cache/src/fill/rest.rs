@@ -25,7 +25,7 @@ use bytes::Bytes;
 use millpond_store::Region;
 use tokio::sync::Notify;
 
-use crate::step::FetchEnd;
+use crate::exchange::FetchEnd;
 use crate::window::{self, Laggards, Room, SeatId, Window, WindowMemory};
 
 /// The rest of a body, for all who read it.

@@ -30,7 +30,7 @@ use millpond_store::{Journal, JournalError, Key, Keys, Zone};
 use super::gather::Gather;
 use super::rule::{Matter, Mode, Rule, is_match};
 use super::running::{Running, RunningFill, Runs};
-use super::tag;
+use crate::tag;
 
 /// Rules of a book, each tag counted (arbitrary: about ten megabytes).
 const RULES_MAX: usize = 64 << 10;
@@ -475,7 +475,7 @@ impl PurgeBook {
     }
 
     /// A book with one hard rule, which is about everything it matches.
-    pub(super) fn of_one(matter: &Matter, keys: Keys) -> PurgeBook {
+    pub(crate) fn of_one(matter: &Matter, keys: Keys) -> PurgeBook {
         let rule = Rule {
             serial: 1,
             at: 0,
@@ -534,7 +534,7 @@ impl PurgeBook {
 
     /// Puts a purge in force, durably; its serial. Waits for the disk. After an error it is not in
     /// force.
-    pub(super) fn enforce(
+    pub(crate) fn enforce(
         &self,
         store: &Zone,
         (mode, matter): (Mode, Matter),
@@ -575,7 +575,7 @@ impl PurgeBook {
     }
 
     /// Drops the rules up to a serial, whose time is over.
-    pub(super) fn retire(&self, store: &Zone, upto: u64) -> Result<(), JournalError> {
+    pub(crate) fn retire(&self, store: &Zone, upto: u64) -> Result<(), JournalError> {
         self.orders.alone(|| {
             let mut rules = self.copy();
             rules.retire(upto);
@@ -587,7 +587,7 @@ impl PurgeBook {
 
     /// True if it is time to sweep for the rules up to a serial: for those about many entries at
     /// once, for those about one key when there are many or they are old.
-    pub(super) fn is_sweep_due(&self, upto: u64, now_ms: u64) -> bool {
+    pub(crate) fn is_sweep_due(&self, upto: u64, now_ms: u64) -> bool {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         if rules.has_many_matched(upto) {
             return true;
@@ -630,7 +630,7 @@ impl PurgeBook {
 
     /// Up to which serial rules are about nothing that a running fill may still store. Fills that a
     /// rule is about are told to store nothing.
-    pub(super) fn floor(&self) -> u64 {
+    pub(crate) fn floor(&self) -> u64 {
         let (newest, fills): (u64, Vec<Arc<dyn Runs>>) = {
             let fleet = lock(&self.running);
             (self.newest(), fleet.fills().cloned().collect())

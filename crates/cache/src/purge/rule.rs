@@ -122,11 +122,11 @@ impl Matter {
             Target::Prefix(text) => Matter::Prefix(text.clone()),
             Target::Wildcard(text) if text.iter().all(|byte| *byte == b'*') => Matter::All,
             Target::Wildcard(text) => Matter::Wildcard(text.clone()),
-            Target::Host(name) => Matter::Tags(vec![super::tag::of_host(name)]),
-            Target::Site(name) => Matter::Tags(vec![super::tag::of_site(name)]),
+            Target::Host(name) => Matter::Tags(vec![crate::tag::of_host(name)]),
+            Target::Site(name) => Matter::Tags(vec![crate::tag::of_site(name)]),
             Target::Tags(tags) => Matter::Tags(
                 tags.iter()
-                    .map(|tag| super::tag::cut(tag.clone()))
+                    .map(|tag| crate::tag::cut(tag.clone()))
                     .collect(),
             ),
             Target::All => Matter::All,

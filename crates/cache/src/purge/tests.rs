@@ -7,10 +7,10 @@ use millpond_store::{Key, Keys, ManualClock, SimIo, SiteBook, Zone, ZoneConf};
 
 use super::book::{Judged, PurgeBook, Subject};
 use super::rule::{Matter, Mode, Rule, Target, is_match};
-use super::tag;
 use crate::head::{FieldsWriter, SliceSet, StoredHead, classify};
-use crate::purge::Readers;
 use crate::shared_head::SharedHead;
+use crate::tag;
+use crate::upkeep::Readers;
 use crate::zone::{CacheZone, FoundEntry};
 
 /// A small generator; the seed is printed when a test fails.

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use millpond_semantics::range::{parse_content_range, parse_unsatisfied_range};
 
-use crate::step::{Fetched, field};
+use crate::exchange::{Fetched, field};
 
 /// Range that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

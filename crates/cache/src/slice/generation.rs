@@ -37,7 +37,7 @@ use crate::disk_timeout::Disk;
 use crate::head::{SliceSet, StoredHead};
 use crate::key_mark::KeyMark;
 use crate::reason::Reason;
-use crate::why::LastUnstored;
+use crate::unstored::LastUnstored;
 use crate::window::WindowMemory;
 use crate::zone::{FoundEntry, Unread};
 

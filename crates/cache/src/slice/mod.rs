@@ -38,7 +38,6 @@ pub mod generation;
 pub(crate) mod pump;
 pub mod reader;
 pub(crate) mod run;
-pub(crate) mod set;
 pub(crate) mod table;
 pub(crate) mod version;
 

@@ -24,9 +24,9 @@ use super::answer::{Asked, Judged, judge};
 use super::filling::Filling;
 use super::generation::{Generation, Tail};
 use super::run::{Purpose, Run, RunEnd};
+use crate::exchange::{self, Ask, Clients, Exchange, FetchEnd, FetchFailure, Fetched, Outcome};
 use crate::fill::pump::has_room;
 use crate::reason::Reason;
-use crate::step::{self, Ask, Clients, Exchange, FetchEnd, FetchFailure, Fetched, Outcome};
 
 /// A claimed run, which is ended in whatever way its task ends.
 pub(crate) struct Driven {
@@ -133,7 +133,7 @@ async fn ask<X: Exchange>(
         end: run.end(),
     };
     let ask = Ask {
-        purpose: step::Purpose::Fill,
+        purpose: exchange::Purpose::Fill,
         range: Some(asked.field()),
         if_range: generation.validator.if_range(),
         ..Ask::default()

@@ -36,8 +36,8 @@ use super::pump;
 use super::run::{LOOKS_MAX, Look, Purpose, Run, RunEnd, Seat, Wish};
 use crate::clock;
 use crate::disk_timeout::{Disk, DiskPolicy};
+use crate::exchange::Exchange;
 use crate::reason::{Brought, FillRole};
-use crate::step::Exchange;
 use crate::use_stale::StaleCause;
 use crate::zone::Unread;
 

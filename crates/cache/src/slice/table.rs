@@ -18,7 +18,7 @@ use crate::clock;
 use crate::fill::Streaming;
 use crate::head::{SliceSet, StoredHead};
 use crate::key_mark::KeyMark;
-use crate::why::LastUnstored;
+use crate::unstored::LastUnstored;
 use crate::window::WindowMemory;
 use crate::zone::{CacheZone, FoundEntry};
 

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use millpond_semantics::date::parse_http_date;
 
 use super::Trust;
+use crate::exchange::{Fetched, field};
 use crate::head::StoredHead;
-use crate::step::{Fetched, field};
 
 /// Name of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,9 +18,11 @@ use tokio::time::Instant;
 
 use super::freshen::renew;
 use super::slice::{self, Taken};
-use super::store::{KeptOut, field, storable, storage_key};
-use super::{Ask, Exchange, FetchFailure, Fetched, Purpose, Served, Step, Walk, found};
+use super::store::{KeptOut, storable, storage_key};
+use super::{Served, Step, Walk, found};
 use crate::clock;
+use crate::exchange::field;
+use crate::exchange::{Ask, Exchange, FetchFailure, Fetched, Purpose};
 use crate::fill::pump::{Primed, Pump};
 use crate::fill::rest::{Rest, Source};
 use crate::fill::{FillEnd, Lead, can_resume};

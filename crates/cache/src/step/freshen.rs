@@ -16,8 +16,10 @@ use bytes::Bytes;
 use millpond_semantics::{reuse, vary};
 use millpond_store::NotStored;
 
-use super::store::{self, AnswerFields, Given, Lifetime, field};
-use super::{Clients, Exchange, Fetched, Outcome, Served, Step, Walk};
+use super::store::{self, AnswerFields, Given, Lifetime};
+use super::{Served, Step, Walk};
+use crate::exchange::field;
+use crate::exchange::{Clients, Exchange, Fetched, Outcome};
 use crate::fill::{FillEnd, Lead};
 use crate::head::{FieldsWriter, StoredHead};
 use crate::ignore::IgnorableField;

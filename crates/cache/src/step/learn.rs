@@ -8,9 +8,11 @@
 
 use millpond_semantics::reuse::{Selected, is_same_selection};
 
+use super::Walk;
 use super::freshen::{Audience, freshened, tells_other_vary};
-use super::store::{Given, Lifetime, field};
-use super::{Exchange, Fetched, Walk};
+use super::store::{Given, Lifetime};
+use crate::exchange::field;
+use crate::exchange::{Exchange, Fetched};
 use crate::variant::RequestFields;
 use crate::zone::{FoundEntry, LookedUp};
 

@@ -6,9 +6,10 @@
 use millpond_store::Cold;
 
 use super::lookup::Lookup;
-use super::{Exchange, Step, Walk};
+use super::{Step, Walk};
 use crate::clock;
 use crate::disk_timeout::Disk;
+use crate::exchange::Exchange;
 use crate::status::CacheStatus;
 
 /// Waits for the disk.

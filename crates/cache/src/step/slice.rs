@@ -23,7 +23,8 @@ use millpond_store::{Entry, Key};
 use super::fetch::{Fetch, Place, Stale, fill, unstored, writer_for};
 use super::freshen::renew;
 use super::store::{KeptOut, storable};
-use super::{Exchange, FetchEnd, Fetched, Served, Step, Walk, found};
+use super::{Served, Step, Walk, found};
+use crate::exchange::{Exchange, FetchEnd, Fetched};
 use crate::fill::FillEnd;
 use crate::head::{SliceSet, StoredHead};
 use crate::reason::{Brought, Note, Reason};
@@ -365,7 +366,7 @@ pub(super) fn split<X: Exchange>(
     if !is_long {
         return Taken::Ordinary(place, fetched);
     }
-    let ranges = super::field(&fetched, b"accept-ranges");
+    let ranges = crate::exchange::field(&fetched, b"accept-ranges");
     let has_ranges = ranges.is_some_and(|value| value.eq_ignore_ascii_case(b"bytes"));
     let trust = walk.slicing.map(|slicing| slicing.trust);
     let is_known = trust.is_some_and(|trust| Validator::of(&fetched, trust).is_some());

@@ -11,10 +11,11 @@ use millpond_semantics::freshness::parse_age;
 use millpond_semantics::list;
 use millpond_semantics::preference;
 use millpond_semantics::reuse::{self, Answer, Asked, RequestRules};
-use millpond_semantics::upstream_validity::{Refusal, UpstreamValidity, Validity};
+use millpond_semantics::upstream_validity::{Forbidding, Refusal, UpstreamValidity, Validity};
 use millpond_semantics::vary::{self, Vary};
 
-use super::{Exchange, Fetched, Policies, Rules, Walk};
+use super::{Policies, Rules, Walk};
+use crate::exchange::{Exchange, Fetched, field};
 use crate::head::{Bounds, FieldsWriter, StoredHead};
 use crate::ignore::IgnorableField;
 use crate::reason::Reason;
@@ -148,6 +149,37 @@ pub enum NotKept {
     NoTime,
     /// The answer's Vary is `*` or too long.
     Vary,
+}
+
+impl From<NotKept> for Reason {
+    fn from(why: NotKept) -> Self {
+        match why {
+            NotKept::Interim => Reason::Interim,
+            NotKept::AccelRedirect => Reason::AccelRedirect,
+            NotKept::NoTime => Reason::NoTime,
+            NotKept::Vary | NotKept::Refused(Refusal::Vary) => Reason::VaryStar,
+            NotKept::Refused(Refusal::Forbidden(by)) => match by {
+                Forbidding::NoCache => Reason::NoCache,
+                Forbidding::NoStore => Reason::NoStore,
+                Forbidding::Private => Reason::Private,
+                Forbidding::NoTime => Reason::Expired,
+            },
+            NotKept::Refused(Refusal::Malformed) => Reason::Malformed,
+            NotKept::Refused(Refusal::AccelExpires) => Reason::AccelExpires,
+            NotKept::Refused(Refusal::Expired) => Reason::Expired,
+            NotKept::Refused(Refusal::SetCookie) => Reason::SetCookie,
+            NotKept::Rules(why) => match why {
+                reuse::Refusal::Status => Reason::Status,
+                reuse::Refusal::NoStore => Reason::NoStore,
+                reuse::Refusal::Private => Reason::Private,
+                reuse::Refusal::Authorization => Reason::Authorization,
+                reuse::Refusal::NotUnderstood => Reason::MustUnderstand,
+                reuse::Refusal::NothingSaid => Reason::NoTime,
+                reuse::Refusal::Useless => Reason::Expired,
+                reuse::Refusal::Cookie => Reason::SetCookie,
+            },
+        }
+    }
 }
 
 /// Time for which an answer is kept.
@@ -522,15 +554,4 @@ pub(super) fn covers_coding<X: Exchange>(x: &X, each_field: EachField<'_>, vary:
         }
     });
     covers
-}
-
-/// The first value of a field of an answer.
-pub(crate) fn field<F: Fetched>(fetched: &F, wanted: &[u8]) -> Option<Bytes> {
-    let mut found = None;
-    fetched.each_field(&mut |name, value| {
-        if found.is_none() && name.eq_ignore_ascii_case(wanted) {
-            found = Some(Bytes::copy_from_slice(value));
-        }
-    });
-    found
 }

@@ -31,10 +31,12 @@ use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::Instant;
 
 use super::*;
+use crate::exchange::{Ask, FetchEnd, Fetched, Purpose};
 use crate::fill::rest::Look;
 use crate::max_variants::VariantCount;
 use crate::reason::Account;
 use crate::refresh_backoff::{Backoff, RefreshFailure};
+use crate::use_stale::StaleCause;
 use crate::valid::ValidTime;
 use origin::{Fail, FakeExchange, Origin, Script};
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use millpond_cache::admit::AdmissionPolicy;
 use millpond_cache::disk_timeout::DiskPolicy;
+use millpond_cache::exchange::{FetchFailure, Fetched};
 use millpond_cache::fill::lock::LockPolicy;
 use millpond_cache::fill::pump::Reader;
 use millpond_cache::fill::rest::Look;
@@ -17,7 +18,7 @@ use millpond_cache::max_variants::{MaxVariantsPolicy, VariantCount};
 use millpond_cache::range::{RangeFill, RangePolicy};
 use millpond_cache::refresh_backoff::{Backoff, BackoffPolicy};
 use millpond_cache::revalidate::RevalidatePolicy;
-use millpond_cache::step::{FetchFailure, Fetched, Policies};
+use millpond_cache::step::Policies;
 use millpond_cache::targeted::TargetedPolicy;
 use millpond_cache::use_stale::{StaleCause, StalePolicy};
 use millpond_cache::valid::ValidPolicy;

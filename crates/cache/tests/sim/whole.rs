@@ -28,11 +28,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_cache::conformance::Rules;
-use millpond_cache::purge::tag::TagWriter;
+use millpond_cache::exchange::{Ask, Exchange, FetchEnd, Fetched, Purpose};
 use millpond_cache::purge::{Mode, Target};
-use millpond_cache::step::{
-    Ask, Exchange, FetchEnd, Fetched, Policies, Purpose, Served, Trail, Walk, serve,
-};
+use millpond_cache::step::{Policies, Served, Trail, Walk, serve};
+use millpond_cache::tag::TagWriter;
 use millpond_cache::use_stale::StaleCause;
 use millpond_cache::variant::RequestFields;
 use millpond_cache::zone::{CacheZone, LookedUp, PrimaryKey};

@@ -23,9 +23,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use millpond_cache::exchange::FetchEnd;
 use millpond_cache::fill::pump::Reader;
 use millpond_cache::fill::rest;
-use millpond_cache::step::FetchEnd;
 use millpond_store::{Entry, NotStored, Region, View, ViewState, Written};
 use millpond_system::body::{Body, BodyError, BodyStream, FileRegion, FileSource, Piece};
 use millpond_system::clock;

@@ -15,11 +15,13 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use millpond_cache::bypass::BypassPolicy;
-use millpond_cache::purge::tag::TagWriter;
+use millpond_cache::exchange::{
+    self as origin, Exchange, FetchEnd, FetchFailure, Outcome, Purpose,
+};
 use millpond_cache::reason::Note;
 use millpond_cache::slice::SliceSize;
 use millpond_cache::status::CacheStatus;
-use millpond_cache::step::{self, Exchange, FetchEnd, FetchFailure, Outcome, Purpose};
+use millpond_cache::tag::TagWriter;
 use millpond_cache::use_stale::StaleCause;
 use millpond_conf::Template;
 use millpond_system::body::{BodyError, BodyStream, Piece};
@@ -244,7 +246,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
         RefCell::borrow_mut(trace).account.note(note);
     }
 
-    fn fetch(&mut self, ask: step::Ask) -> impl Future<Output = Result<Origin, Failed>> {
+    fn fetch(&mut self, ask: origin::Ask) -> impl Future<Output = Result<Origin, Failed>> {
         let ask = Ask {
             is_for_cache: ask.purpose == Purpose::Fill,
             is_get_for_head: self.converts_head(),
@@ -295,7 +297,7 @@ pub struct Origin {
     pace: Option<Box<buffer::Pace>>,
 }
 
-impl step::Fetched for Origin {
+impl origin::Fetched for Origin {
     fn came_at(&self) -> Option<i64> {
         Some(self.came_at_s())
     }

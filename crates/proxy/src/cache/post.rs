@@ -12,7 +12,8 @@
 
 use std::sync::Arc;
 
-use millpond_cache::step::{self, Ask, Exchange, Given, Walk};
+use millpond_cache::exchange::{Ask, Exchange};
+use millpond_cache::step::{self, Given, Walk};
 use millpond_cache::zone::CacheZone;
 use millpond_wire::header::Known;
 use millpond_wire::http1::Method;

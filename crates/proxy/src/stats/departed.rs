@@ -71,7 +71,7 @@ mod tests {
 
     use bytes::Bytes;
     use millpond_cache::head::{FieldsWriter, StoredHead, classify};
-    use millpond_cache::purge::tag::TagWriter;
+    use millpond_cache::tag::TagWriter;
     use millpond_store::{Key, Platform, SiteBook, SystemClock, ZoneConf};
 
     use super::*;

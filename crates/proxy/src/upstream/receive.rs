@@ -23,7 +23,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use millpond_cache::step::{Clients, Outcome};
+use millpond_cache::exchange::{Clients, Outcome};
 use millpond_system::backlog::Bound;
 use millpond_system::body::{BodyError, BodyStream, Piece};
 use millpond_system::clock::{self, Instant};

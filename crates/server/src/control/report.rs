@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use millpond_cache::catalogue::{self, Listed};
 use millpond_cache::fill::FillSummary;
 use millpond_cache::purge::recent::RecentPurge;
-use millpond_cache::purge::tag;
+use millpond_cache::tag;
 use millpond_cache::zone::CacheZone;
 use millpond_proxy::stats::site::SiteCount;
 use millpond_proxy::stats::site_info::Words;

@@ -12,8 +12,10 @@
 //! 1. The key is made by the code that serves requests.
 //! 2. It runs on a thread of its own, which may wait for the disk.
 
+use millpond_cache::fill::FillProgress;
 use millpond_cache::refresh_backoff::RefreshFailure;
-use millpond_cache::why::{Known, NotStoredNote, Running};
+use millpond_cache::unstored::NotStoredNote;
+use millpond_cache::why::Known;
 use millpond_cache::zone::CacheZone;
 use millpond_proxy::handler::access::Foreseen;
 use millpond_system::clock;
@@ -265,7 +267,7 @@ fn cache(zone: &CacheZone, caching: &Caching, (known, now): (Known, i64)) -> Why
     }
 }
 
-fn fill(running: &Running) -> FillReport {
+fn fill(running: &FillProgress) -> FillReport {
     FillReport {
         from: running.from,
         at: running.at,

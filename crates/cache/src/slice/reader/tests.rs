@@ -12,10 +12,10 @@ use millpond_store::{Key, ManualClock, Platform, SimIo, Zone, ZoneConf};
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::exchange::{Ask, FetchEnd, FetchFailure, Fetched};
 use crate::head::{FieldsWriter, SliceSet, StoredHead};
 use crate::slice::DEEP;
 use crate::slice::run::LOOKS_MAX;
-use crate::step::{Ask, FetchEnd, FetchFailure, Fetched};
 
 const SIZE: u64 = DEEP;
 const SLICES: u64 = 4;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::*;
-use crate::purge::tag::TagWriter;
+use crate::tag::TagWriter;
 
 /// Answers that the origin will give, and requests that it got.
 #[derive(Default)]

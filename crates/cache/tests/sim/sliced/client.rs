@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_cache::conformance::Rules;
+use millpond_cache::exchange::{Ask, Exchange, Purpose};
 use millpond_cache::fill::Streaming;
 use millpond_cache::fill::pump::Reader;
 use millpond_cache::head::StoredHead;
 use millpond_cache::slice::reader::{SliceFailure, SliceReader};
 use millpond_cache::slice::{ClientWish, First, Slicing};
-use millpond_cache::step::{Ask, Exchange, Purpose, Served, Walk, serve};
+use millpond_cache::step::{Served, Walk, serve};
 use millpond_cache::zone::FoundEntry;
 use millpond_semantics::range::{RangeSet, first_range, parse_range};
 use millpond_store::Region;

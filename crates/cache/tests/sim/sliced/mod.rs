@@ -29,11 +29,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_cache::conformance::Rules;
+use millpond_cache::exchange::{Ask, Purpose};
 use millpond_cache::head::{SliceSet, StoredHead};
 use millpond_cache::purge::{Mode, Target};
 use millpond_cache::slice::Trust;
 use millpond_cache::slice::generation::Held;
-use millpond_cache::step::{Ask, Policies, Purpose};
+use millpond_cache::step::Policies;
 use millpond_cache::variant::RequestFields;
 use millpond_cache::zone::{CacheZone, LookedUp, PrimaryKey};
 use millpond_store::{Fault, Key, NotStored, SimIo};

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use millpond_cache::exchange::{Ask, FetchEnd, Fetched, Purpose};
 use millpond_cache::slice::Trust;
-use millpond_cache::step::{Ask, FetchEnd, Fetched, Purpose};
 use millpond_cache::use_stale::StaleCause;
 use millpond_semantics::date::format_http_date;
 use millpond_semantics::range::{RangeSet, parse_range};

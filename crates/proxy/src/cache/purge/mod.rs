@@ -32,7 +32,7 @@ pub(crate) mod sweep;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millpond_cache::purge::Purged;
+use millpond_cache::upkeep::Purged;
 use millpond_cache::zone::CacheZone;
 use millpond_store::JournalError;
 use millpond_system::log::error::Level;

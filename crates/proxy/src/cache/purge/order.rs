@@ -14,8 +14,8 @@
 //!    names its kind.
 
 use bytes::Bytes;
-use millpond_cache::purge::tag;
 use millpond_cache::purge::{Mode, Target};
+use millpond_cache::tag;
 
 use super::form::{Scope, Wider};
 

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use millpond_cache::purge::Readers;
+use millpond_cache::upkeep::Readers;
 use millpond_cache::zone::CacheZone;
 use millpond_system::clock;
 use millpond_system::log::error::{self, Level};

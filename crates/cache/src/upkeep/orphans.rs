@@ -23,9 +23,10 @@ use std::ops::ControlFlow;
 
 use millpond_store::{Key, Looked};
 
-use super::Judged;
+use crate::head::set;
 use crate::head::{SliceSet, StoredHead};
-use crate::slice::{SLICES_MAX, set};
+use crate::purge::Judged;
+use crate::slice::SLICES_MAX;
 use crate::zone::CacheZone;
 
 /// Generations that are remembered (arbitrary: a megabyte or two).
