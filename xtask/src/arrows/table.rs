@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A module may import what stands before it. An arrow that runs the other way has a line, sorted,
-//! and may say behind a `#` why it is there.
+//! and says behind a `#` why it is there.
 //!
 //! 1. What the code has and the table has not is a finding; so is what the table has and the code
 //!    has not. So lines only go.
@@ -198,6 +198,11 @@ impl Layers {
                 &of_table,
                 format!("{name}: `{from} -> {to}` is needed no more: remove the line"),
             );
+        }
+        let silent = self.back.iter().filter(|(_, why)| why.is_empty());
+        for ((from, to), _) in silent {
+            let message = format!("{name}: `{from} -> {to}` has no reason behind a `#`");
+            push(&of_table, message);
         }
     }
 
