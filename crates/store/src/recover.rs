@@ -31,7 +31,7 @@ mod set_aside;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -58,7 +58,7 @@ use crate::index::Index;
 use crate::key::{Key, Secret};
 use crate::lend::Limits;
 use crate::load::Loading;
-use crate::lock::lock;
+use crate::lock::{Rank, Ranked, lock};
 use crate::unloaded::Unloaded;
 use crate::volume::{Counters, Event, Inner, Platform, ZoneConf};
 
@@ -163,18 +163,21 @@ pub(crate) fn open(
         book: Arc::clone(&platform.sites),
         uuid: superblock.uuid,
         created_ms: superblock.created_ms,
-        membership: Mutex::new(superblock.membership),
-        live: Mutex::new(superblock.live.clone()),
-        secret: Mutex::new(superblock.secret),
-        superblock: Mutex::new(file),
-        log: Mutex::new(Log::new(opening.plan, Arc::clone(&platform.sites))),
+        membership: Ranked::new(Rank::Membership, superblock.membership),
+        live: Ranked::new(Rank::Live, superblock.live.clone()),
+        secret: Ranked::new(Rank::Secret, superblock.secret),
+        superblock: Ranked::new(Rank::Superblock, file),
+        log: Ranked::new(
+            Rank::Log,
+            Log::new(opening.plan, Arc::clone(&platform.sites)),
+        ),
         has_new_names: AtomicBool::new(true),
         has_legacy: AtomicBool::new(false),
-        syncing: Mutex::new(()),
-        turning: Mutex::new(()),
+        syncing: Ranked::new(Rank::Syncing, ()),
+        turning: Ranked::new(Rank::Turning, ()),
         queue: Queue::new(conf.queue),
         readers: Readers::new(opening.home(&superblock), Arc::clone(&clock)),
-        files: RwLock::new(HashMap::new()),
+        files: Ranked::new(Rank::Files, HashMap::new()),
     };
     let inner = Arc::new_cyclic(|this| Inner {
         index: Index::new(conf.memory, platform.sites),
@@ -187,21 +190,21 @@ pub(crate) fn open(
         counters: Counters::default(),
         events: Arc::clone(&opening.events),
         closed: AtomicBool::new(false),
-        close_lock: RwLock::new(()),
-        slow_close_lock: RwLock::new(()),
+        close_lock: Ranked::new(Rank::Close, ()),
+        slow_close_lock: Ranked::new(Rank::SlowClose, ()),
         is_shut: AtomicBool::new(false),
-        fills: Mutex::default(),
-        reads: Mutex::default(),
-        journal: Mutex::default(),
-        uses: Mutex::default(),
-        scrub: Mutex::default(),
+        fills: Ranked::new(Rank::Fills, Mutex::default()),
+        reads: Ranked::new(Rank::Reads, Mutex::default()),
+        journal: Ranked::new(Rank::Journal, Mutex::default()),
+        uses: Ranked::new(Rank::Uses, Mutex::default()),
+        scrub: Ranked::new(Rank::Scrub, Mutex::default()),
         is_low: AtomicBool::new(false),
         is_full: AtomicBool::new(false),
         is_turn_queued: AtomicBool::new(false),
         is_retry_queued: AtomicBool::new(false),
-        reclaim: Mutex::default(),
+        reclaim: Ranked::new(Rank::Reclaim, Mutex::default()),
         rewrite_credit: AtomicU64::new(0),
-        pending_tombstones: Mutex::default(),
+        pending_tombstones: Ranked::new(Rank::Tombstones, Mutex::default()),
         health: Health::default(),
         serial: SERIALS.fetch_add(1, Ordering::Relaxed),
         this: this.clone(),

@@ -49,7 +49,7 @@ use crate::journal::JournalFile;
 use crate::key::Key;
 use crate::lend::Limits;
 use crate::load::Loading;
-use crate::lock::{lock, read};
+use crate::lock::{Ranked, lock, read};
 use crate::reclaim::Reclaim;
 use crate::recover::{self, How, StoreError};
 use crate::scrub::Scrub;
@@ -257,22 +257,22 @@ pub(crate) struct Inner {
     pub(crate) closed: AtomicBool,
     /// Lock that is shared by all who may reserve space, and held alone by the one that sets
     /// `closed`. Nobody waits for the disk meanwhile.
-    pub(crate) close_lock: RwLock<()>,
+    pub(crate) close_lock: Ranked<RwLock<()>>,
     /// Lock like `close_lock` for those who do wait for the disk, so that nobody who takes
-    /// `close_lock` waits for them; taken before `close_lock`.
-    pub(crate) slow_close_lock: RwLock<()>,
+    /// `close_lock` waits for them.
+    pub(crate) slow_close_lock: Ranked<RwLock<()>>,
     /// Set once nothing is written any more but what fills were granted.
     pub(crate) is_shut: AtomicBool,
     /// Fills that may still run.
-    pub(crate) fills: Mutex<Vec<Weak<Fill>>>,
+    pub(crate) fills: Ranked<Mutex<Vec<Weak<Fill>>>>,
     /// Records that are being read, or were and are still wanted.
-    pub(crate) reads: Mutex<RecordLoads>,
-    /// Journal: notes that must outlive everything. Taken before all locks of the disk.
-    pub(crate) journal: Mutex<JournalFile>,
-    /// File with the last uses of entries. Taken before all other locks but `close_lock`.
-    pub(crate) uses: Mutex<UsesFile>,
+    pub(crate) reads: Ranked<Mutex<RecordLoads>>,
+    /// Journal: notes that must outlive everything.
+    pub(crate) journal: Ranked<Mutex<JournalFile>>,
+    /// File with the last uses of entries.
+    pub(crate) uses: Ranked<Mutex<UsesFile>>,
     /// State of the scrub.
-    pub(crate) scrub: Mutex<Scrub>,
+    pub(crate) scrub: Ranked<Mutex<Scrub>>,
     /// Limits that a reload may change.
     pub(crate) limits: Limits,
     /// Set while the file system has less than `min_free`.
@@ -283,12 +283,12 @@ pub(crate) struct Inner {
     pub(crate) is_turn_queued: AtomicBool,
     /// Set while a try to create a file is in the queue.
     pub(crate) is_retry_queued: AtomicBool,
-    /// State of sweeps in the oldest segment. Taken before all locks of the disk.
-    pub(crate) reclaim: Mutex<Reclaim>,
+    /// State of sweeps in the oldest segment.
+    pub(crate) reclaim: Ranked<Mutex<Reclaim>>,
     /// Bytes that may be written again.
     pub(crate) rewrite_credit: AtomicU64,
     /// Keys that were taken out while the disk did not let that be written down.
-    pub(crate) pending_tombstones: Mutex<Changed>,
+    pub(crate) pending_tombstones: Ranked<Mutex<Changed>>,
     /// Health of the disk.
     pub(crate) health: Health,
     /// A number that no other possession of a directory has in this process.

@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use hashbrown::HashMap;
 
 use crate::key::Secret;
-use crate::lock::{read, write};
+use crate::lock::{Ranked, read, write};
 use crate::site::SiteBook;
 use format::{FOOTER, Live, Membership, SEGMENT_HEADER, SegmentHeader};
 use io::{DiskIo, File};
@@ -59,32 +59,32 @@ pub(crate) struct Disk {
     /// Time when the zone was made, milliseconds since 1970.
     pub(crate) created_ms: u64,
     /// Set of disks that the disk belongs to.
-    pub(crate) membership: Mutex<Option<Membership>>,
+    pub(crate) membership: Ranked<Mutex<Option<Membership>>>,
     /// Lists of the segments that there must be: the list that counts, and the one before it.
-    pub(crate) live: Mutex<Vec<Live>>,
+    pub(crate) live: Ranked<Mutex<Vec<Live>>>,
     /// Secret that the zone's keys are made with.
-    pub(crate) secret: Mutex<Secret>,
+    pub(crate) secret: Ranked<Mutex<Secret>>,
     /// The superblock's file, which holds the lock; `None` once closed, or if the zone has no room
     /// for files.
-    pub(crate) superblock: Mutex<Option<File>>,
+    pub(crate) superblock: Ranked<Mutex<Option<File>>>,
     /// Sites of the entries.
     pub(crate) book: Arc<SiteBook>,
     /// Space.
-    pub(crate) log: Mutex<Log>,
+    pub(crate) log: Ranked<Mutex<Log>>,
     /// Set while names in the directory changed since it was synced.
     pub(crate) has_new_names: AtomicBool,
     /// Set until what a process that died had written is on the device.
     pub(crate) has_legacy: AtomicBool,
     /// Held while segments are synced, so that whoever finds none to sync knows that all are.
-    pub(crate) syncing: Mutex<()>,
+    pub(crate) syncing: Ranked<Mutex<()>>,
     /// Held while segments are evicted or created, so that one thread does it for all.
-    pub(crate) turning: Mutex<()>,
+    pub(crate) turning: Ranked<Mutex<()>>,
     /// Writes to be made.
     pub(crate) queue: Queue,
     /// Reads to be made.
     pub(crate) readers: Arc<Readers>,
     /// Files of the segments in the table. INVARIANT 3 of `segment`: clones are made under this.
-    pub(crate) files: RwLock<HashMap<u32, Arc<SegmentFile>>>,
+    pub(crate) files: Ranked<RwLock<HashMap<u32, Arc<SegmentFile>>>>,
 }
 
 impl Disk {
