@@ -35,6 +35,8 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Room of a connection for the bodies that nobody reads; a stream has the default of its own.
 const CONNECTION_WINDOW: u32 = 1 << 30;
+/// Time that each step of a tunnel may take.
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Fields of HTTP/1 connections, and the one that becomes `:authority`.
 const LEFT_OUT: [&str; 2] = ["connection", "host"];
 
@@ -204,7 +206,12 @@ fn head_of(request: &Request) -> Result<http::Request<()>> {
     Ok(head.body(())?)
 }
 
-async fn send_body(mut stream: SendStream<Bytes>, mut pieces: VecDeque<Bytes>) -> Result<()> {
+async fn send_body(mut stream: SendStream<Bytes>, pieces: VecDeque<Bytes>) -> Result<()> {
+    push(&mut stream, pieces).await?;
+    Ok(stream.send_data(Bytes::new(), true)?)
+}
+
+async fn push(stream: &mut SendStream<Bytes>, mut pieces: VecDeque<Bytes>) -> Result<()> {
     while let Some(mut piece) = pieces.pop_front() {
         while !piece.is_empty() {
             stream.reserve_capacity(piece.len());
@@ -213,7 +220,7 @@ async fn send_body(mut stream: SendStream<Bytes>, mut pieces: VecDeque<Bytes>) -
             stream.send_data(piece.split_to(count), false)?;
         }
     }
-    Ok(stream.send_data(Bytes::new(), true)?)
+    Ok(())
 }
 
 /// Requests of one user on a connection, and their answers in the same order.
@@ -249,7 +256,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Status and fields of the next answer; none if the server has ended the stream, or all of them.
+    /// Status and fields of the next answer; none if the server has ended the stream.
     pub(crate) fn read_head(&mut self) -> Result<Option<(u16, Fields)>> {
         let answer = self.asked.pop_front().context("nothing was asked")?;
         match wait(self.timeout, answer)? {
@@ -326,4 +333,82 @@ fn fields_of(headers: &HeaderMap) -> Fields {
             .map(|(name, value)| (name.to_string(), text(value.as_bytes())))
             .collect(),
     )
+}
+
+/// A tunnel on a stream, opened by an extended CONNECT (RFC 8441).
+#[derive(Debug)]
+pub struct Tunnel {
+    session: Session,
+    send: SendStream<Bytes>,
+    body: RecvStream,
+    /// Bytes that came and were not read.
+    ahead: Vec<u8>,
+    timeout: Duration,
+    /// The status of the answer.
+    pub status: u16,
+    /// The fields of the answer.
+    pub fields: Fields,
+}
+
+impl Tunnel {
+    /// Asks for a tunnel of a protocol, on the connection that all streams of an address share.
+    pub fn open(port: u16, protocol: &str, request: &Request) -> Result<Tunnel> {
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let mut session = Session::shared(address, TIMEOUT)?;
+        session.send = wait(TIMEOUT, session.send.clone().ready())??;
+        let is_told = || {
+            let is_told = session.send.is_extended_connect_protocol_enabled();
+            is_told.then_some(())
+        };
+        let told = Deadline::after(TIMEOUT).poll(is_told);
+        told.context("no SETTINGS_ENABLE_CONNECT_PROTOCOL")?;
+        let mut head = head_of(request)?;
+        *head.method_mut() = http::Method::CONNECT;
+        head.extensions_mut()
+            .insert(h2::ext::Protocol::from(protocol));
+        let (answer, send) = session.send.send_request(head, false)?;
+        let _pending = session.driver.poll();
+        let (head, body) = wait(TIMEOUT, answer)??.into_parts();
+        Ok(Tunnel {
+            session,
+            send,
+            body,
+            ahead: Vec::new(),
+            timeout: TIMEOUT,
+            status: head.status.as_u16(),
+            fields: fields_of(&head.headers),
+        })
+    }
+
+    /// Sets how long one read or write may take.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
+    /// Sends bytes, as the server's windows let it.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let pieces = VecDeque::from([Bytes::copy_from_slice(bytes)]);
+        wait(self.timeout, push(&mut self.send, pieces))??;
+        let _pending = self.session.driver.poll();
+        Ok(())
+    }
+
+    /// Sends the end of our direction.
+    pub fn end(&mut self) -> Result<()> {
+        self.send.send_data(Bytes::new(), true)?;
+        let _pending = self.session.driver.poll();
+        Ok(())
+    }
+
+    /// Tears the tunnel off (RST_STREAM with CANCEL).
+    pub fn reset(mut self) {
+        self.send.send_reset(h2::Reason::CANCEL);
+        let _pending = self.session.driver.poll();
+    }
+
+    /// Reads so many bytes; fewer if the server's direction ends before.
+    pub fn read(&mut self, len: usize) -> Result<Vec<u8>> {
+        let rest = read_on(&mut self.body, self.timeout, len, &mut self.ahead);
+        rest.map(|_| self.ahead.drain(..len.min(self.ahead.len())).collect())
+    }
 }

@@ -5,7 +5,8 @@
 //! - [`Proxy`] is the server under test, Millpond or nginx, started on a configuration text in a
 //!   directory of its own.
 //!   [`Resource`] is a large body with versions, and the manners in which its ranges are served.
-//! - [`Application`] is an origin that speaks FastCGI.
+//! - [`Application`] is an origin that speaks FastCGI, [`WebSocketOrigin`] one of WebSockets.
+//! - [`Tunnel`] is a client's WebSocket over HTTP/2.
 //! - [`NameServer`] answers for names, where a proxy resolves them itself.
 //! - [`Browser`] is a Chromium without a window.
 //! - [`skip`] says that a test cannot run here.
@@ -49,6 +50,7 @@ mod random;
 mod request;
 mod site_counters;
 mod skip;
+mod websocket;
 mod wire;
 
 pub use application::{Application, Asked, Reply, record};
@@ -56,6 +58,7 @@ pub use browser::Browser;
 pub use client::{Client, Connection, End, Protocol, Response, read_until};
 pub use deadline::Deadline;
 pub use dns::{NameServer, Question, Record};
+pub use http2::Tunnel;
 pub use message::{Fields, RequestHead, ResponseHead};
 pub use origin::{
     Answer, Exchange, Framing, Gate, Lie, Manners, Origin, Outage, Ranges, Recorded, Resource,
@@ -66,3 +69,4 @@ pub use random::{Random, number_from_env};
 pub use request::Request;
 pub use site_counters::{sites_in_answer, sites_in_file};
 pub use skip::skip;
+pub use websocket::{WebSocketOrigin, masked_message, plain_message};

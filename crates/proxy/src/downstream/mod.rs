@@ -26,4 +26,5 @@ pub mod proxy_protocol;
 pub mod send;
 pub(crate) mod serve;
 pub mod stream;
+pub(crate) mod websocket;
 pub mod wire;

@@ -108,6 +108,8 @@ async fn send_body(
     }
 }
 
+pub(crate) mod tunnel;
+
 #[cfg(test)]
 mod pipes;
 #[cfg(test)]

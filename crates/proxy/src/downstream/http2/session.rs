@@ -39,6 +39,7 @@ use crate::downstream::body::RequestBody;
 use crate::downstream::carrier::{CLOSING_GRACE, Carrier, LARGE_READ};
 use crate::downstream::client::Client;
 use crate::downstream::serve::{Came, Refusal};
+use crate::downstream::websocket;
 use crate::downstream::wire::{Stream, Wire};
 use crate::failure::ClientGone;
 use crate::log::request_error;
@@ -265,6 +266,15 @@ impl<'a> Session<'a> {
 
     fn heed(&mut self, event: Event, now: Instant) {
         match event {
+            Event::Request { stream, head, body } if websocket::is_asked(&head) => {
+                // What follows the head is no body, but the client's side of a tunnel.
+                let rest = match body {
+                    BodyLength::None => Rest::Ended,
+                    BodyLength::Known(_) | BodyLength::Unknown => Rest::Open,
+                };
+                let head = Rc::new(websocket::to_upgrade(&head));
+                self.begin(stream, (head, now), (rest, Ok(RequestBody::None)));
+            }
             Event::Request { stream, head, body } => {
                 let (rest, body) = match body {
                     BodyLength::None => (Rest::Ended, RequestBody::None),
@@ -298,8 +308,12 @@ impl<'a> Session<'a> {
             }
             Event::Room { stream } => self.with_lane(stream, Lane::wake),
             Event::Sent { stream } => {
+                let lane = self.http2.lane(stream);
+                let is_tunnel = lane.is_some_and(|lane| lane.is_tunnel());
                 let mut engine = self.http2.engine.borrow_mut();
-                engine.forgo_body(stream);
+                if !is_tunnel {
+                    engine.forgo_body(stream);
+                }
                 let waiting = engine.output().len() as u64;
                 self.endings.push_back((self.written + waiting, stream));
             }
