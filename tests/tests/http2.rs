@@ -326,6 +326,39 @@ fn a_client_that_waits_to_be_asked_for_its_body_is_asked() -> Result<()> {
     Ok(())
 }
 
+/// nginx: who reads a body opens its window as soon as the head is there.
+#[test]
+fn a_long_body_that_comes_with_its_head_is_read() -> Result<()> {
+    let origin = Origin::start()?;
+    origin.route("/plain", Answer::new(200).body("taken"));
+    let conf = CONF.replace("server {", "server { http2_body_preread_size 1k;");
+    let proxy = Proxy::new(Kind::Millpond, &conf)
+        .origin(&origin)
+        .log_check(LogCheck::Off)
+        .start()?;
+    run(async {
+        let mut socket = begin(&proxy).await?;
+        let mut came = Vec::new();
+        // Until our settings are acknowledged the server cannot know that its own are obeyed.
+        while came.len() < 9 {
+            ensure!(socket.read_buf(&mut came).await? > 0, "{came:?}");
+        }
+        let mut bytes = frame(4, 1, 0, &[]);
+        // POST, http, /plain, a; content-length: 3000.
+        let block = b"\x83\x86\x04\x06/plain\x01\x01a\x0f\x0d\x043000";
+        bytes.extend(frame(1, 4, 1, block));
+        bytes.extend(frame(0, 1, 1, &[b'x'; 3000]));
+        socket.write_all(&bytes).await?;
+        let has = |came: &[u8], text: &[u8]| came.windows(text.len()).any(|window| window == text);
+        while !has(&came, b"taken") {
+            ensure!(socket.read_buf(&mut came).await? > 0, "{came:?}");
+        }
+        Ok(())
+    })?;
+    ensure!(origin.requests()[0].body == [b'x'; 3000]);
+    Ok(())
+}
+
 #[test]
 fn a_stream_that_is_reset_ends_its_request_alone() -> Result<()> {
     let origin = Origin::start()?;

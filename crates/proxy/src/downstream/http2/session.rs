@@ -276,17 +276,21 @@ impl<'a> Session<'a> {
                 self.begin(stream, (head, now), (rest, Ok(RequestBody::None)));
             }
             Event::Request { stream, head, body } => {
-                let (rest, body) = match body {
-                    BodyLength::None => (Rest::Ended, RequestBody::None),
-                    BodyLength::Known(length) => (
-                        Rest::Open,
-                        RequestBody::Unread {
-                            length: Some(length),
-                        },
-                    ),
-                    BodyLength::Unknown => (Rest::Open, RequestBody::Unread { length: None }),
+                let (rest, length) = match body {
+                    BodyLength::None => (Rest::Ended, None),
+                    BodyLength::Known(length) => (Rest::Open, Some(length)),
+                    BodyLength::Unknown => (Rest::Open, None),
+                };
+                let body = match rest {
+                    Rest::Ended => RequestBody::None,
+                    _ => RequestBody::Unread { length },
                 };
                 self.begin(stream, (head, now), (rest, Ok(body)));
+                // nginx: who reads a long body opens its window before the bytes behind its head
+                // are looked at.
+                if length > Some(self.server().settings.http2.preread.0) {
+                    self.exchanges.begin();
+                }
             }
             Event::Refused { stream, refused } => {
                 let Refused { why, head } = refused;
