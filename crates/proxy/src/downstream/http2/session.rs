@@ -266,31 +266,8 @@ impl<'a> Session<'a> {
 
     fn heed(&mut self, event: Event, now: Instant) {
         match event {
-            Event::Request { stream, head, body } if websocket::is_asked(&head) => {
-                // What follows the head is no body, but the client's side of a tunnel.
-                let rest = match body {
-                    BodyLength::None => Rest::Ended,
-                    BodyLength::Known(_) | BodyLength::Unknown => Rest::Open,
-                };
-                let head = Rc::new(websocket::to_upgrade(&head));
-                self.begin(stream, (head, now), (rest, Ok(RequestBody::None)));
-            }
             Event::Request { stream, head, body } => {
-                let (rest, length) = match body {
-                    BodyLength::None => (Rest::Ended, None),
-                    BodyLength::Known(length) => (Rest::Open, Some(length)),
-                    BodyLength::Unknown => (Rest::Open, None),
-                };
-                let body = match rest {
-                    Rest::Ended => RequestBody::None,
-                    _ => RequestBody::Unread { length },
-                };
-                self.begin(stream, (head, now), (rest, Ok(body)));
-                // nginx: who reads a long body opens its window before the bytes behind its head
-                // are looked at.
-                if length > Some(self.server().settings.http2.preread.0) {
-                    self.exchanges.begin();
-                }
+                self.heed_request(stream, (head, now), body);
             }
             Event::Refused { stream, refused } => {
                 let Refused { why, head } = refused;
@@ -338,6 +315,34 @@ impl<'a> Session<'a> {
             | Event::Pong(_)
             | Event::Interim { .. }
             | Event::Answer { .. } => {}
+        }
+    }
+
+    fn heed_request(
+        &mut self,
+        stream: u32,
+        (head, now): (Rc<RequestHead>, Instant),
+        body: BodyLength,
+    ) {
+        let (rest, length) = match body {
+            BodyLength::None => (Rest::Ended, None),
+            BodyLength::Known(length) => (Rest::Open, Some(length)),
+            BodyLength::Unknown => (Rest::Open, None),
+        };
+        if websocket::is_asked(&head) {
+            // What follows the head is no body, but the client's side of a tunnel.
+            let head = Rc::new(websocket::to_upgrade(&head));
+            return self.begin(stream, (head, now), (rest, Ok(RequestBody::None)));
+        }
+        let body = match body {
+            BodyLength::None => RequestBody::None,
+            BodyLength::Known(_) | BodyLength::Unknown => RequestBody::Unread { length },
+        };
+        self.begin(stream, (head, now), (rest, Ok(body)));
+        // nginx: who reads a long body opens its window before the bytes behind its head are
+        // looked at.
+        if length > Some(self.server().settings.http2.preread.0) {
+            self.exchanges.begin();
         }
     }
 
