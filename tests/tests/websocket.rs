@@ -205,6 +205,22 @@ fn a_slow_side_slows_its_tunnel_alone() -> Result<()> {
     Ok(())
 }
 
+/// Twenty thousand messages of a byte are a chat, and no flood.
+#[test]
+fn small_messages_are_no_flood() -> Result<()> {
+    let (_origin, proxy) = start()?;
+    let mut tunnel = open(&proxy, "/echo")?;
+    let (message, echo) = (masked_message(b"x"), plain_message(b"x"));
+    for _ in 0..20 {
+        for _ in 0..1000 {
+            tunnel.write(&message)?;
+        }
+        let came = tunnel.read(1000 * echo.len())?;
+        ensure!(came == echo.repeat(1000), "{} bytes came", came.len());
+    }
+    Ok(())
+}
+
 #[test]
 fn many_tunnels_live_beside_requests() -> Result<()> {
     let (_origin, proxy) = start()?;

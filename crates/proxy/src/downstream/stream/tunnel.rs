@@ -8,7 +8,8 @@
 //!
 //! Invariants:
 //! 1. A side is read only when what it sent before was passed on: no more than a frame and a read
-//!    are held, and a side that is slow slows the other one down.
+//!    are held, and a side that is slow slows the other one down. Frames that have come are passed
+//!    on together, since messages may have a few bytes each.
 //! 2. The end of one direction is passed on behind its bytes, and leaves the other one open.
 //! 3. A side that is torn off tears the other one off: RST_STREAM with CANCEL is a reset of TCP.
 //!
@@ -20,7 +21,7 @@ use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 use millpond_system::clock;
 use millpond_system::log::error::{self, Level};
 use millpond_system::socket::More;
@@ -67,7 +68,7 @@ struct Flows {
     forth: Way,
     back: Way,
     /// Bytes of the client that the upstream has not taken.
-    waiting: Bytes,
+    waiting: BytesMut,
 }
 
 /// Passes bytes until both sides have ended, one is torn off, or both are silent; counts what went
@@ -157,16 +158,8 @@ impl Flows {
     ) -> Result<Moved, Torn> {
         let mut moved = Moved::default();
         // INVARIANT 1.
-        if self.waiting.is_empty() && self.forth == Way::Open {
-            match stream.poll_body(cx) {
-                Poll::Ready(Ok(bytes)) if bytes.is_empty() => self.forth = Way::Ending,
-                Poll::Ready(Ok(bytes)) => {
-                    moved.read = bytes.len();
-                    self.waiting = bytes;
-                }
-                Poll::Ready(Err(_)) => return Err(Torn::Client),
-                Poll::Pending => {}
-            }
+        if self.waiting.is_empty() {
+            moved.read = self.gather(cx, stream)?;
         }
         if !self.waiting.is_empty()
             && let Poll::Ready(count) =
@@ -181,6 +174,19 @@ impl Flows {
             self.forth = Way::Ended;
         }
         Ok(moved)
+    }
+
+    /// Takes what has come of the client, up to a read's size and a frame.
+    fn gather(&mut self, cx: &mut Context<'_>, stream: &dyn Stream) -> Result<usize, Torn> {
+        while self.forth == Way::Open && self.waiting.len() < READ_SIZE {
+            match stream.poll_body(cx) {
+                Poll::Ready(Ok(bytes)) if bytes.is_empty() => self.forth = Way::Ending,
+                Poll::Ready(Ok(bytes)) => self.waiting.extend_from_slice(&bytes),
+                Poll::Ready(Err(_)) => return Err(Torn::Client),
+                Poll::Pending => break,
+            }
+        }
+        Ok(self.waiting.len())
     }
 
     /// From the upstream to the client.
