@@ -6,6 +6,7 @@ use millpond_testkit::{
     Deadline, Kind, LogCheck, Protocol, Proxy, Request, Tunnel, WebSocketOrigin, masked_message,
     plain_message,
 };
+use rustix::process::Signal;
 use std::time::Duration;
 
 const CONF: &str = "
@@ -203,6 +204,22 @@ fn a_slow_side_slows_its_tunnel_alone() -> Result<()> {
     // What was not read stayed with the origin, but for a window and a buffer or two.
     assert!(received < (3 << 20), "{line}");
     Ok(())
+}
+
+#[test]
+fn a_tunnel_outlives_a_reload_and_the_process_waits_for_it() -> Result<()> {
+    let (_origin, mut proxy) = start()?;
+    let mut tunnel = open(&proxy, "/echo")?;
+    echo(&mut tunnel, b"before")?;
+    proxy.reload()?;
+    echo(&mut open(&proxy, "/echo")?, b"beside")?;
+    echo(&mut tunnel, b"behind")?;
+    proxy.signal(Signal::QUIT)?;
+    echo(&mut tunnel, b"at the end")?;
+    tunnel.end()?;
+    assert!(tunnel.read(1)?.is_empty());
+    drop(tunnel);
+    proxy.quit()
 }
 
 /// Twenty thousand messages of a byte are a chat, and no flood.
