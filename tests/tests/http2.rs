@@ -9,7 +9,7 @@ use bytes::Bytes;
 use h2::client::{self, SendRequest};
 use h2::{Reason, RecvStream};
 use http::{HeaderMap, Request, Response};
-use millpond_testkit::{Answer, Gate, Kind, LogCheck, Origin, Proxy, offset_bytes};
+use millpond_testkit::{Answer, Gate, Kind, LogCheck, Origin, Protocol, Proxy, offset_bytes};
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -609,6 +609,25 @@ fn what_would_be_another_request_in_http1_reaches_no_origin() -> Result<()> {
     })?;
     let asked = origin.requests();
     ensure!(asked.is_empty(), "{asked:?}");
+    Ok(())
+}
+
+/// Tests that take a protocol mean these.
+#[test]
+fn the_kits_clients_speak_what_they_are_made_for() -> Result<()> {
+    let origin = Origin::start()?;
+    for (protocol, second) in [
+        (Protocol::Http1, "HTTP/1.1 1"),
+        (Protocol::Http2, "HTTP/2.0 1"),
+        (Protocol::Streams, "HTTP/2.0 2"),
+    ] {
+        let proxy = start(Kind::Millpond, &origin)?;
+        for _ in 0..2 {
+            ensure!(protocol.client(proxy.port()).get("/denied")?.status == 403);
+        }
+        let lines = proxy.wait_for_lines("h2.log", 2)?;
+        ensure!(lines[1].ends_with(second), "{protocol:?}: {lines:?}");
+    }
     Ok(())
 }
 
