@@ -3,7 +3,8 @@
 
 use anyhow::{Context, Result, ensure};
 use millpond_testkit::{
-    Answer, Client, Deadline, Gate, Kind, LogCheck, Manners, Origin, Proxy, Request, Resource,
+    Answer, Client, Deadline, Gate, Kind, LogCheck, Manners, Origin, Protocol, Proxy, Request,
+    Resource,
 };
 use std::time::Duration;
 
@@ -42,13 +43,14 @@ struct Line {
     hits: String,
 }
 
-fn start() -> Result<(Origin, Proxy, Client)> {
+fn start(protocol: Protocol) -> Result<(Origin, Proxy, Client)> {
     let origin = Origin::start()?;
     let proxy = Proxy::new(Kind::Millpond, CONF)
+        .over(protocol)
         .origin(&origin)
         .log_check(LogCheck::Off)
         .start()?;
-    let client = Client::new(proxy.port());
+    let client = protocol.client(proxy.port());
     Ok((origin, proxy, client))
 }
 
@@ -84,9 +86,8 @@ fn shares(lines: &[Line]) -> Vec<(&str, u64, u64)> {
     shares
 }
 
-#[test]
-fn what_was_stored_is_the_caches_and_what_is_fetched_the_origins() -> Result<()> {
-    let (origin, proxy, client) = start()?;
+fn what_was_stored_is_the_caches_and_what_is_fetched_the_origins(protocol: Protocol) -> Result<()> {
+    let (origin, proxy, client) = start(protocol)?;
     let answer = Answer::new(200).header("Accept-Ranges", "bytes");
     origin.route("/a", answer.etag("\"1\"").offset_body(5_000, 1));
     origin.route("/big", Answer::new(200).offset_body(3_000_000, 1));
@@ -133,9 +134,8 @@ fn what_was_stored_is_the_caches_and_what_is_fetched_the_origins() -> Result<()>
     Ok(())
 }
 
-#[test]
-fn of_a_body_that_is_partly_held_the_rest_is_the_origins() -> Result<()> {
-    let (origin, proxy, client) = start()?;
+fn of_a_body_that_is_partly_held_the_rest_is_the_origins(protocol: Protocol) -> Result<()> {
+    let (origin, proxy, client) = start(protocol)?;
     origin.resource("/sliced", &Resource::new(Manners::of(300_000)));
     for (range, exchanges) in [
         ("bytes=65536-131071", 1),
@@ -161,18 +161,17 @@ fn of_a_body_that_is_partly_held_the_rest_is_the_origins() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn who_joins_a_fill_has_of_the_cache_what_had_come_by_then() -> Result<()> {
-    let (origin, proxy, client) = start()?;
+fn who_joins_a_fill_has_of_the_cache_what_had_come_by_then(protocol: Protocol) -> Result<()> {
+    let (origin, proxy, client) = start(protocol)?;
     let gate = Gate::new();
     let answer = Answer::new(200).offset_body(1_000_000, 1);
     origin.route("/w", answer.hold_body_at(400_000, &gate));
     let mut leader = client.connect()?;
-    leader.send_raw(&Request::get("/w").encode())?;
+    leader.ask(&Request::get("/w"))?;
     let mut first = leader.read_head("GET")?.context("a head")?;
     leader.read_some(&mut first, 400_000)?;
     let mut waiter = client.connect()?;
-    waiter.send_raw(&Request::get("/w").encode())?;
+    waiter.ask(&Request::get("/w"))?;
     let mut second = waiter.read_head("GET")?.context("a head")?;
     waiter.read_some(&mut second, 400_000)?;
     gate.open();
@@ -187,16 +186,15 @@ fn who_joins_a_fill_has_of_the_cache_what_had_come_by_then() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn who_waited_for_the_whole_has_nothing_of_the_cache() -> Result<()> {
-    let (origin, proxy, client) = start()?;
+fn who_waited_for_the_whole_has_nothing_of_the_cache(protocol: Protocol) -> Result<()> {
+    let (origin, proxy, client) = start(protocol)?;
     let gate = Gate::new();
     let answer = Answer::new(200).offset_body(1_000, 1);
     origin.route("/w", answer.hold_head(&gate));
     let mut connections = Vec::new();
     for _ in 0..4 {
         let mut connection = client.connect()?;
-        connection.send_raw(&Request::get("/w").encode())?;
+        connection.ask(&Request::get("/w"))?;
         connections.push(connection);
     }
     origin.wait_for_requests(1)?;
@@ -213,9 +211,8 @@ fn who_waited_for_the_whole_has_nothing_of_the_cache() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn an_entry_that_was_found_unchanged_is_the_caches() -> Result<()> {
-    let (origin, proxy, client) = start()?;
+fn an_entry_that_was_found_unchanged_is_the_caches(protocol: Protocol) -> Result<()> {
+    let (origin, proxy, client) = start(protocol)?;
     let answer = Answer::new(200)
         .header("Cache-Control", "max-age=1")
         .etag("\"1\"")
@@ -234,9 +231,8 @@ fn an_entry_that_was_found_unchanged_is_the_caches() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn bytes_of_a_changed_body_are_divided_as_its_sources_were() -> Result<()> {
-    let (origin, proxy, client) = start()?;
+fn bytes_of_a_changed_body_are_divided_as_its_sources_were(protocol: Protocol) -> Result<()> {
+    let (origin, proxy, client) = start(protocol)?;
     let text = Answer::new(200).header("Content-Type", "text/plain");
     origin.route("/zipped", text.body("many words ".repeat(1000)));
     let zipped = Request::get("/zipped").header("Accept-Encoding", "gzip");
@@ -270,13 +266,12 @@ fn bytes_of_a_changed_body_are_divided_as_its_sources_were() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_client_that_leaves_has_what_was_sent() -> Result<()> {
-    let (origin, proxy, client) = start()?;
+fn a_client_that_leaves_has_what_was_sent(protocol: Protocol) -> Result<()> {
+    let (origin, proxy, client) = start(protocol)?;
     origin.route("/big", Answer::new(200).offset_body(30_000_000, 1));
     client.get("/big")?;
     let mut leaving = client.connect()?;
-    leaving.send_raw(&Request::get("/big").encode())?;
+    leaving.ask(&Request::get("/big"))?;
     let mut response = leaving.read_head("GET")?.context("a head")?;
     leaving.read_some(&mut response, 100_000)?;
     drop(leaving);
@@ -285,3 +280,13 @@ fn a_client_that_leaves_has_what_was_sent() -> Result<()> {
     assert_eq!((line.cache, line.origin), (line.sent, 0));
     Ok(())
 }
+
+millpond_testkit::each_protocol!(
+    what_was_stored_is_the_caches_and_what_is_fetched_the_origins,
+    of_a_body_that_is_partly_held_the_rest_is_the_origins,
+    who_joins_a_fill_has_of_the_cache_what_had_come_by_then,
+    who_waited_for_the_whole_has_nothing_of_the_cache,
+    an_entry_that_was_found_unchanged_is_the_caches,
+    bytes_of_a_changed_body_are_divided_as_its_sources_were,
+    a_client_that_leaves_has_what_was_sent,
+);

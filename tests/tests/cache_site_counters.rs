@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use millpond_testkit::{
-    Answer, Client, Deadline, Kind, LogCheck, Origin, Proxy, Request, sites_in_answer,
+    Answer, Client, Deadline, Kind, LogCheck, Origin, Protocol, Proxy, Request, sites_in_answer,
     sites_in_file,
 };
 use serde_json::Value;
@@ -83,12 +83,17 @@ fn settle(proxy: &Proxy, expected: &BTreeMap<String, Account>) -> Result<()> {
 }
 
 /// Drives known traffic from several clients at once, and adds it to the account.
-fn drive(port: u16, round: usize, account: &mut BTreeMap<String, Account>) -> Result<()> {
+fn drive(
+    proxy: (Protocol, u16),
+    round: usize,
+    account: &mut BTreeMap<String, Account>,
+) -> Result<()> {
     let clients: Vec<_> = (0..SITES)
         .map(|number| {
             std::thread::spawn(move || -> Result<(String, Account)> {
+                let (protocol, port) = proxy;
                 let site = format!("site{number}.example");
-                let mut connection = Client::new(port).connect()?;
+                let mut connection = protocol.client(port).connect()?;
                 let mut account = Account::default();
                 for turn in 0..40 {
                     let path = match turn % 4 {
@@ -118,21 +123,21 @@ fn drive(port: u16, round: usize, account: &mut BTreeMap<String, Account>) -> Re
     Ok(())
 }
 
-#[test]
-fn counters_are_exact_and_outlive_restarts_and_kills() -> Result<()> {
+fn counters_are_exact_and_outlive_restarts_and_kills(protocol: Protocol) -> Result<()> {
     let origin = Origin::start()?;
     origin.route("/*", Answer::new(200).body("some bytes of a page"));
     let mut proxy = Proxy::new(Kind::Millpond, CONF)
+        .over(protocol)
         .origin(&origin)
         .log_check(LogCheck::Off)
         .start()?;
     let mut account = BTreeMap::new();
-    drive(proxy.port(), 0, &mut account)?;
+    drive((protocol, proxy.port()), 0, &mut account)?;
     settle(&proxy, &account)?;
     proxy.quit()?;
     proxy.restart()?;
     settle(&proxy, &account)?;
-    drive(proxy.port(), 1, &mut account)?;
+    drive((protocol, proxy.port()), 1, &mut account)?;
     settle(&proxy, &account)?;
     let file = proxy.dir().join("cache.sites");
     let is_written = || {
@@ -145,7 +150,7 @@ fn counters_are_exact_and_outlive_restarts_and_kills() -> Result<()> {
     proxy.kill9()?;
     proxy.restart()?;
     settle(&proxy, &account)?;
-    drive(proxy.port(), 2, &mut account)?;
+    drive((protocol, proxy.port()), 2, &mut account)?;
     settle(&proxy, &account)?;
     proxy.quit()
 }
@@ -173,3 +178,5 @@ fn counters_can_be_kept_elsewhere_or_not_at_all() -> Result<()> {
     }
     Ok(())
 }
+
+millpond_testkit::each_protocol!(counters_are_exact_and_outlive_restarts_and_kills,);

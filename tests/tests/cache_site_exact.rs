@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use millpond_testkit::{
-    Answer, Client, Connection, Deadline, Kind, LogCheck, Origin, Proxy, Ranges, Request,
+    Answer, Client, Connection, Deadline, Kind, LogCheck, Origin, Protocol, Proxy, Ranges, Request,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -186,7 +186,7 @@ impl Driver {
     /// Leaves in the middle of an answer.
     fn leave(client: &Client, site: &str) -> Result<()> {
         let mut connection = client.connect()?;
-        connection.send_raw(&Request::get("/large").host(site).encode())?;
+        connection.ask(&Request::get("/large").host(site))?;
         let mut response = connection.read_head("GET")?.context("a head")?;
         connection.read_some(&mut response, 10_000)
     }
@@ -197,9 +197,9 @@ fn site(number: usize) -> String {
 }
 
 /// Known traffic from many clients at once; what they know of it, less the answers that they left.
-fn drive(port: u16) -> Result<Accounts> {
+fn drive(protocol: Protocol, port: u16) -> Result<Accounts> {
     let drive = move |number: usize| -> Result<(String, Account)> {
-        let client = Client::new(port);
+        let client = protocol.client(port);
         let mut account = Account::default();
         for round in 0..ROUNDS {
             // A new connection may be another worker's.
@@ -236,23 +236,23 @@ fn add(sum: &mut Account, more: &Account) {
     sum.origin += more.origin;
 }
 
-#[test]
-fn counters_of_clients_logs_and_origin_agree_to_the_byte() -> Result<()> {
+fn counters_of_clients_logs_and_origin_agree_to_the_byte(protocol: Protocol) -> Result<()> {
     let origin = Origin::start()?;
     let answer = Answer::new(200).etag("\"1\"").ranges(Ranges::Supported);
     origin.route("/*", answer.clone().offset_body(PAGE, 1));
     origin.route("/sliced/*", answer.clone().offset_body(FILM, 1));
     origin.route("/large", answer.offset_body(LARGE, 1));
     let proxy = Proxy::new(Kind::Millpond, CONF)
+        .over(protocol)
         .origin(&origin)
         .log_check(LogCheck::Off)
         .start()?;
     for number in 0..SITES {
         let large = Request::get("/large").host(&site(number));
-        let response = Client::new(proxy.port()).send(&large)?;
+        let response = protocol.client(proxy.port()).send(&large)?;
         ensure!(response.body.len() as u64 == LARGE, "a whole answer");
     }
-    let known = drive(proxy.port())?;
+    let known = drive(protocol, proxy.port())?;
 
     // An answer is counted, and a line written, after its last byte.
     let agreed = || {
@@ -284,3 +284,5 @@ fn counters_of_clients_logs_and_origin_agree_to_the_byte() -> Result<()> {
     assert_eq!(asked, origin.requests().len() as u64);
     Ok(())
 }
+
+millpond_testkit::each_protocol!(counters_of_clients_logs_and_origin_agree_to_the_byte,);

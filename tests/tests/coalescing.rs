@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 use millpond_testkit::{
-    Answer, Client, Connection, Deadline, End, Framing, Gate, Kind, Origin, Proxy, Ranges, Request,
-    offset_bytes,
+    Answer, Client, Connection, Deadline, End, Framing, Gate, Kind, Origin, Protocol, Proxy,
+    Ranges, Request, offset_bytes,
 };
 use std::time::Duration;
 
@@ -23,20 +23,23 @@ const LEN: u64 = 1 << 20;
 /// work, too; below the polling interval of old, which is 500 ms.
 const TOGETHER: Duration = Duration::from_millis(400);
 
-fn start() -> Result<(Origin, Proxy, Client)> {
+fn start(protocol: Protocol) -> Result<(Origin, Proxy, Client)> {
     let origin = Origin::start()?;
-    let proxy = Proxy::new(Kind::Millpond, CONF).origin(&origin).start()?;
-    let client = Client::new(proxy.port());
+    let proxy = Proxy::new(Kind::Millpond, CONF)
+        .over(protocol)
+        .origin(&origin)
+        .start()?;
+    let client = protocol.client(proxy.port());
     Ok((origin, proxy, client))
 }
 
 /// Sends `path` on so many connections, without reading.
 fn ask(client: &Client, path: &str, count: usize) -> Result<Vec<Connection>> {
-    let request = Request::get(path).header("Connection", "close").encode();
+    let request = Request::get(path).header("Connection", "close");
     (0..count)
         .map(|_| {
             let mut connection = client.connect()?;
-            connection.send_raw(&request)?;
+            connection.ask(&request)?;
             Ok(connection)
         })
         .collect()
@@ -64,10 +67,9 @@ fn all_get_the_body(mut connections: Vec<Connection>, rest: &Gate) -> Result<()>
 }
 
 /// With the lock, all who ask before the origin has answered share one fill; chunked, too.
-#[test]
-fn many_clients_of_a_missing_entry_make_one_request() -> Result<()> {
+fn many_clients_of_a_missing_entry_make_one_request(protocol: Protocol) -> Result<()> {
     for framing in [Framing::Length, Framing::Chunked] {
-        let (origin, _proxy, client) = start()?;
+        let (origin, _proxy, client) = start(protocol)?;
         let (gate, rest) = (Gate::new(), Gate::new());
         let answer = Answer::new(200).offset_body(LEN, 1).framing(framing);
         let answer = answer.hold_head(&gate).hold_body_at(LEN / 2, &rest);
@@ -82,14 +84,13 @@ fn many_clients_of_a_missing_entry_make_one_request() -> Result<()> {
 }
 
 /// Without the lock, those who come when the head is there share the running fill.
-#[test]
-fn a_running_fill_is_shared_without_the_lock() -> Result<()> {
-    let (origin, _proxy, client) = start()?;
+fn a_running_fill_is_shared_without_the_lock(protocol: Protocol) -> Result<()> {
+    let (origin, _proxy, client) = start(protocol)?;
     let gate = Gate::new();
     let answer = Answer::new(200).offset_body(LEN, 1);
     origin.route("/free", answer.hold_body_at(LEN / 2, &gate));
     let mut leader = client.connect()?;
-    leader.send_raw(&Request::get("/free").encode())?;
+    leader.ask(&Request::get("/free"))?;
     let _head = leader.read_head("GET")?.context("a head")?;
     let connections = ask(&client, "/free", CLIENTS)?;
     all_get_the_body(connections, &gate)?;
@@ -98,14 +99,13 @@ fn a_running_fill_is_shared_without_the_lock() -> Result<()> {
 }
 
 /// The fill belongs to nobody: when its first client leaves, the others get all of it.
-#[test]
-fn the_fill_goes_on_when_its_first_client_leaves() -> Result<()> {
-    let (origin, _proxy, client) = start()?;
+fn the_fill_goes_on_when_its_first_client_leaves(protocol: Protocol) -> Result<()> {
+    let (origin, _proxy, client) = start(protocol)?;
     let gate = Gate::new();
     let answer = Answer::new(200).offset_body(LEN, 1);
     origin.route("/locked", answer.hold_body_at(LEN / 2, &gate));
     let mut leader = client.connect()?;
-    leader.send_raw(&Request::get("/locked").encode())?;
+    leader.ask(&Request::get("/locked"))?;
     let _head = leader.read_head("GET")?.context("a head")?;
     let connections = ask(&client, "/locked", 10)?;
     drop(leader);
@@ -120,9 +120,8 @@ fn the_fill_goes_on_when_its_first_client_leaves() -> Result<()> {
 }
 
 /// A fill goes on also when its first client leaves before the origin has answered at all.
-#[test]
-fn the_fill_goes_on_when_its_first_client_leaves_before_the_head() -> Result<()> {
-    let (origin, _proxy, client) = start()?;
+fn the_fill_goes_on_when_its_first_client_leaves_before_the_head(protocol: Protocol) -> Result<()> {
+    let (origin, _proxy, client) = start(protocol)?;
     let gate = Gate::new();
     let answer = Answer::new(200).offset_body(LEN, 1);
     origin.route("/locked", answer.hold_head(&gate));
@@ -141,9 +140,8 @@ fn the_fill_goes_on_when_its_first_client_leaves_before_the_head() -> Result<()>
 
 /// A failure that the origin reports is told to all who waited for the answer, and the origin is
 /// asked once.
-#[test]
-fn a_failure_of_the_origin_is_shared() -> Result<()> {
-    let (origin, _proxy, client) = start()?;
+fn a_failure_of_the_origin_is_shared(protocol: Protocol) -> Result<()> {
+    let (origin, _proxy, client) = start(protocol)?;
     let gate = Gate::new();
     origin.route("/locked", Answer::new(503).hold_head(&gate));
     let connections = ask(&client, "/locked", 20)?;
@@ -161,9 +159,8 @@ fn a_failure_of_the_origin_is_shared() -> Result<()> {
 
 /// Without the lock, an answer that passes beside another one is cut into the range that its client
 /// wants, which the origin was not asked for.
-#[test]
-fn without_the_lock_each_gets_its_range() -> Result<()> {
-    let (origin, _proxy, client) = start()?;
+fn without_the_lock_each_gets_its_range(protocol: Protocol) -> Result<()> {
+    let (origin, _proxy, client) = start(protocol)?;
     let gate = Gate::new();
     let answer = Answer::new(200).offset_body(LEN, 1).etag("\"a\"");
     origin.route("/free", answer.ranges(Ranges::Supported).hold_head(&gate));
@@ -171,7 +168,7 @@ fn without_the_lock_each_gets_its_range() -> Result<()> {
     let mut connections = Vec::new();
     for count in 1..=3 {
         let mut connection = client.connect()?;
-        connection.send_raw(&request.encode())?;
+        connection.ask(&request)?;
         connections.push(connection);
         origin.wait_for_requests(count)?;
     }
@@ -193,9 +190,8 @@ fn without_the_lock_each_gets_its_range() -> Result<()> {
 
 /// Without the lock, an answer that comes while another is being written passes beside it, whole
 /// and unstored; one that comes later replaces it.
-#[test]
-fn without_the_lock_one_answer_at_a_time_is_written() -> Result<()> {
-    let (origin, _proxy, client) = start()?;
+fn without_the_lock_one_answer_at_a_time_is_written(protocol: Protocol) -> Result<()> {
+    let (origin, _proxy, client) = start(protocol)?;
     let [head, second, rest] = [Gate::new(), Gate::new(), Gate::new()];
     let body = |version| Answer::new(200).offset_body(LEN, version);
     origin.sequence(
@@ -227,9 +223,8 @@ fn without_the_lock_one_answer_at_a_time_is_written() -> Result<()> {
 
 /// An answer that may not be stored is remembered: requests for it go to the origin side by side,
 /// and the first that may be stored ends it.
-#[test]
-fn nobody_waits_for_what_may_not_be_stored() -> Result<()> {
-    let (origin, _proxy, client) = start()?;
+fn nobody_waits_for_what_may_not_be_stored(protocol: Protocol) -> Result<()> {
+    let (origin, _proxy, client) = start(protocol)?;
     let (private, public) = (Gate::new(), Gate::new());
     let held = Answer::new(200).header("Cache-Control", "no-store");
     let held = held.hold_head(&private);
@@ -255,8 +250,7 @@ fn nobody_waits_for_what_may_not_be_stored() -> Result<()> {
 
 /// A fill outlives the configuration under which it began, and the time that its connections get:
 /// who reads along under the next one gets all of it.
-#[test]
-fn a_fill_outlives_its_generation() -> Result<()> {
+fn a_fill_outlives_its_generation(protocol: Protocol) -> Result<()> {
     let origin = Origin::start()?;
     let conf = CONF.replace(
         "proxy_cache_valid",
@@ -267,9 +261,10 @@ fn a_fill_outlives_its_generation() -> Result<()> {
     );
     let text = |round: &str| conf.replace("%%ROUND%%", round);
     let mut proxy = Proxy::new(Kind::Millpond, &text("1"))
+        .over(protocol)
         .origin(&origin)
         .start()?;
-    let client = Client::new(proxy.port());
+    let client = protocol.client(proxy.port());
     let gate = Gate::new();
     let answer = Answer::new(200).offset_body(LEN, 1);
     origin.route("/locked", answer.hold_body_at(LEN / 2, &gate));
@@ -306,7 +301,7 @@ fn a_fill_outlives_its_generation() -> Result<()> {
 /// A client that has the range it wanted is let go, whatever of the file is still to come.
 #[test]
 fn a_fill_holds_no_connection() -> Result<()> {
-    let (origin, _proxy, client) = start()?;
+    let (origin, _proxy, client) = start(Protocol::Http1)?;
     let gate = Gate::new();
     let answer = Answer::new(200).offset_body(LEN, 1).etag("\"1\"");
     let answer = answer.ranges(Ranges::Supported);
@@ -319,3 +314,15 @@ fn a_fill_holds_no_connection() -> Result<()> {
     gate.open();
     Ok(())
 }
+
+millpond_testkit::each_protocol!(
+    many_clients_of_a_missing_entry_make_one_request,
+    a_running_fill_is_shared_without_the_lock,
+    the_fill_goes_on_when_its_first_client_leaves,
+    the_fill_goes_on_when_its_first_client_leaves_before_the_head,
+    a_failure_of_the_origin_is_shared,
+    without_the_lock_each_gets_its_range,
+    without_the_lock_one_answer_at_a_time_is_written,
+    nobody_waits_for_what_may_not_be_stored,
+    a_fill_outlives_its_generation,
+);

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use millpond_testkit::{
-    Answer, Client, Connection, Deadline, Gate, Kind, Origin, Proxy, Request, Response,
+    Answer, Client, Connection, Deadline, Gate, Kind, Origin, Protocol, Proxy, Request, Response,
 };
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
@@ -37,10 +37,13 @@ const CONF: &str = "
 /// Longer than a second of freshness, and than anything takes here.
 const SOON: Duration = Duration::from_secs(10);
 
-fn start() -> Result<(Origin, Proxy, Client)> {
+fn start(protocol: Protocol) -> Result<(Origin, Proxy, Client)> {
     let origin = Origin::start()?;
-    let proxy = Proxy::new(Kind::Millpond, CONF).origin(&origin).start()?;
-    let client = Client::new(proxy.port());
+    let proxy = Proxy::new(Kind::Millpond, CONF)
+        .over(protocol)
+        .origin(&origin)
+        .start()?;
+    let client = protocol.client(proxy.port());
     Ok((origin, proxy, client))
 }
 
@@ -60,8 +63,8 @@ fn label(response: &Response) -> &str {
 fn wait_for(client: &Client, path: &str, wanted: &str) -> Result<(Connection, Response)> {
     let look = || {
         let mut connection = client.connect().ok()?;
-        let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
-        connection.send_raw(request.as_bytes()).ok()?;
+        let request = Request::get(path).header("Connection", "close");
+        connection.ask(&request).ok()?;
         let response = connection.read_response("GET").ok()?;
         (label(&response) == wanted).then_some((connection, response))
     };
@@ -75,7 +78,7 @@ fn wait_for(client: &Client, path: &str, wanted: &str) -> Result<(Connection, Re
 #[test]
 fn an_update_holds_neither_a_client_nor_its_connection() -> Result<()> {
     for (path, more) in [("/behind", ""), ("/fields", ", stale-while-revalidate=60")] {
-        let (origin, _proxy, client) = start()?;
+        let (origin, _proxy, client) = start(Protocol::Http1)?;
         let gate = Gate::new();
         let updated = Answer::new(200)
             .body("new")
@@ -96,9 +99,8 @@ fn an_update_holds_neither_a_client_nor_its_connection() -> Result<()> {
 }
 
 /// A graceful end lets idle clients go at once and the update finish: the next process has it.
-#[test]
-fn an_update_outlives_its_client_at_a_graceful_end() -> Result<()> {
-    let (origin, mut proxy, client) = start()?;
+fn an_update_outlives_its_client_at_a_graceful_end(protocol: Protocol) -> Result<()> {
+    let (origin, mut proxy, client) = start(protocol)?;
     let gate = Gate::new();
     let updated = Answer::new(200)
         .body("new")
@@ -126,10 +128,9 @@ fn an_update_outlives_its_client_at_a_graceful_end() -> Result<()> {
 
 /// After its second failure in a row an origin is left alone while the stale entry is served;
 /// without a back-off each request asks.
-#[test]
-fn a_failing_origin_is_left_alone() -> Result<()> {
+fn a_failing_origin_is_left_alone(protocol: Protocol) -> Result<()> {
     for (path, asked) in [("/failing", 3), ("/eager", 21)] {
-        let (origin, _proxy, client) = start()?;
+        let (origin, _proxy, client) = start(protocol)?;
         origin.sequence(path, vec![brief("old", ""), Answer::new(503)]);
         client.get(path)?;
         let (_, response) = wait_for(&client, path, "STALE")?;
@@ -144,14 +145,16 @@ fn a_failing_origin_is_left_alone() -> Result<()> {
 }
 
 /// After `worker_shutdown_timeout` a server ends, whatever an update still waits for.
-#[test]
-fn an_update_that_gets_stuck_ends_with_the_server() -> Result<()> {
+fn an_update_that_gets_stuck_ends_with_the_server(protocol: Protocol) -> Result<()> {
     let origin = Origin::start()?;
     let conf = format!(
         "%%GLOBALS%% worker_shutdown_timeout 100ms; events {{}} http {{ %%HTTP%% {CONF} }}"
     );
-    let mut proxy = Proxy::new(Kind::Millpond, &conf).origin(&origin).start()?;
-    let client = Client::new(proxy.port());
+    let mut proxy = Proxy::new(Kind::Millpond, &conf)
+        .over(protocol)
+        .origin(&origin)
+        .start()?;
+    let client = protocol.client(proxy.port());
     let never = Gate::new();
     let stuck = Answer::new(200).hold_head(&never);
     origin.sequence("/behind", vec![brief("old", ""), stuck]);
@@ -164,3 +167,9 @@ fn an_update_that_gets_stuck_ends_with_the_server() -> Result<()> {
     never.open();
     Ok(())
 }
+
+millpond_testkit::each_protocol!(
+    an_update_outlives_its_client_at_a_graceful_end,
+    a_failing_origin_is_left_alone,
+    an_update_that_gets_stuck_ends_with_the_server,
+);

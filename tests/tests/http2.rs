@@ -9,7 +9,7 @@ use bytes::Bytes;
 use h2::client::{self, SendRequest};
 use h2::{Reason, RecvStream};
 use http::{HeaderMap, Request, Response};
-use millpond_testkit::{Answer, Gate, Kind, LogCheck, Origin, Proxy, offset_bytes};
+use millpond_testkit::{Answer, Gate, Kind, LogCheck, Origin, Protocol, Proxy, offset_bytes};
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -326,6 +326,39 @@ fn a_client_that_waits_to_be_asked_for_its_body_is_asked() -> Result<()> {
     Ok(())
 }
 
+/// nginx: who reads a body opens its window as soon as the head is there.
+#[test]
+fn a_long_body_that_comes_with_its_head_is_read() -> Result<()> {
+    let origin = Origin::start()?;
+    origin.route("/plain", Answer::new(200).body("taken"));
+    let conf = CONF.replace("server {", "server { http2_body_preread_size 1k;");
+    let proxy = Proxy::new(Kind::Millpond, &conf)
+        .origin(&origin)
+        .log_check(LogCheck::Off)
+        .start()?;
+    run(async {
+        let mut socket = begin(&proxy).await?;
+        let mut came = Vec::new();
+        // Until our settings are acknowledged the server cannot know that its own are obeyed.
+        while came.len() < 9 {
+            ensure!(socket.read_buf(&mut came).await? > 0, "{came:?}");
+        }
+        let mut bytes = frame(4, 1, 0, &[]);
+        // POST, http, /plain, a; content-length: 3000.
+        let block = b"\x83\x86\x04\x06/plain\x01\x01a\x0f\x0d\x043000";
+        bytes.extend(frame(1, 4, 1, block));
+        bytes.extend(frame(0, 1, 1, &[b'x'; 3000]));
+        socket.write_all(&bytes).await?;
+        let has = |came: &[u8], text: &[u8]| came.windows(text.len()).any(|window| window == text);
+        while !has(&came, b"taken") {
+            ensure!(socket.read_buf(&mut came).await? > 0, "{came:?}");
+        }
+        Ok(())
+    })?;
+    ensure!(origin.requests()[0].body == [b'x'; 3000]);
+    Ok(())
+}
+
 #[test]
 fn a_stream_that_is_reset_ends_its_request_alone() -> Result<()> {
     let origin = Origin::start()?;
@@ -576,6 +609,25 @@ fn what_would_be_another_request_in_http1_reaches_no_origin() -> Result<()> {
     })?;
     let asked = origin.requests();
     ensure!(asked.is_empty(), "{asked:?}");
+    Ok(())
+}
+
+/// Tests that take a protocol mean these.
+#[test]
+fn the_kits_clients_speak_what_they_are_made_for() -> Result<()> {
+    let origin = Origin::start()?;
+    for (protocol, second) in [
+        (Protocol::Http1, "HTTP/1.1 1"),
+        (Protocol::Http2, "HTTP/2.0 1"),
+        (Protocol::Streams, "HTTP/2.0 2"),
+    ] {
+        let proxy = start(Kind::Millpond, &origin)?;
+        for _ in 0..2 {
+            ensure!(protocol.client(proxy.port()).get("/denied")?.status == 403);
+        }
+        let lines = proxy.wait_for_lines("h2.log", 2)?;
+        ensure!(lines[1].ends_with(second), "{protocol:?}: {lines:?}");
+    }
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use millpond_testkit::{
-    Answer, Client, Deadline, Kind, LogCheck, Origin, Proxy, Request, Response, free_port,
+    Answer, Client, Deadline, Kind, LogCheck, Origin, Protocol, Proxy, Request, Response, free_port,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -86,8 +86,8 @@ fn settle(proxy: &Proxy, path: &str, expected: &[(&str, f64)]) -> Result<()> {
 }
 
 /// Asks for pages of four sites, each twice: the first time it is a miss, then a hit.
-fn drive(proxy: &Proxy, round: usize) -> Result<()> {
-    let mut connection = Client::new(proxy.port()).connect()?;
+fn drive((protocol, proxy): (Protocol, &Proxy), round: usize) -> Result<()> {
+    let mut connection = protocol.client(proxy.port()).connect()?;
     for (site, pages) in [
         ("a.example", 5),
         ("b.example", 4),
@@ -103,17 +103,19 @@ fn drive(proxy: &Proxy, round: usize) -> Result<()> {
     Ok(())
 }
 
-fn start() -> Result<(Origin, Proxy)> {
+fn start(protocol: Protocol) -> Result<(Origin, Proxy)> {
     let origin = Origin::start()?;
     origin.route("/*", Answer::new(200).body("a page of 18 bytes"));
-    let proxy = Proxy::new(Kind::Millpond, CONF).origin(&origin).start()?;
+    let proxy = Proxy::new(Kind::Millpond, CONF)
+        .over(protocol)
+        .origin(&origin)
+        .start()?;
     Ok((origin, proxy))
 }
 
-#[test]
-fn pages_say_what_clients_got_and_origins_were_asked() -> Result<()> {
-    let (_origin, mut proxy) = start()?;
-    drive(&proxy, 0)?;
+fn pages_say_what_clients_got_and_origins_were_asked(protocol: Protocol) -> Result<()> {
+    let (_origin, mut proxy) = start(protocol)?;
+    drive((protocol, &proxy), 0)?;
     settle(
         &proxy,
         "/metrics",
@@ -175,8 +177,8 @@ fn pages_say_what_clients_got_and_origins_were_asked() -> Result<()> {
 
 #[test]
 fn pages_have_the_names_of_other_programs_where_that_is_said() -> Result<()> {
-    let (_origin, mut proxy) = start()?;
-    drive(&proxy, 0)?;
+    let (_origin, mut proxy) = start(Protocol::Http1)?;
+    drive((Protocol::Http1, &proxy), 0)?;
     settle(
         &proxy,
         "/metrics/plus",
@@ -211,8 +213,8 @@ fn pages_have_the_names_of_other_programs_where_that_is_said() -> Result<()> {
 
 #[test]
 fn a_client_gets_the_format_that_it_asks_for() -> Result<()> {
-    let (_origin, mut proxy) = start()?;
-    drive(&proxy, 0)?;
+    let (_origin, mut proxy) = start(Protocol::Http1)?;
+    drive((Protocol::Http1, &proxy), 0)?;
     let hits = "millpond_http_request_seconds_count{status=\"hit\"}";
     settle(&proxy, "/metrics", &[(hits, 14.0)])?;
     let text = page(&proxy, "/metrics", "*/*")?;
@@ -252,7 +254,7 @@ fn a_client_gets_the_format_that_it_asks_for() -> Result<()> {
 
 #[test]
 fn the_trace_of_a_request_reaches_the_origin_as_it_came() -> Result<()> {
-    let (origin, mut proxy) = start()?;
+    let (origin, mut proxy) = start(Protocol::Http1)?;
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let request = Request::get("/a")
         .header("traceparent", parent)
@@ -302,7 +304,7 @@ http {
 
 #[test]
 fn a_page_tells_how_the_last_reload_and_the_last_purges_went() -> Result<()> {
-    let (_origin, mut proxy) = start()?;
+    let (_origin, mut proxy) = start(Protocol::Http1)?;
     let outcome = |taken: f64, failed: f64, is_right: f64| {
         [
             ("millpond_config_reloads_total{result=\"success\"}", taken),
@@ -394,8 +396,8 @@ fn promtool_finds_nothing_to_blame() -> Result<()> {
     if !is_installed("promtool") {
         return Ok(());
     }
-    let (_origin, mut proxy) = start()?;
-    drive(&proxy, 0)?;
+    let (_origin, mut proxy) = start(Protocol::Http1)?;
+    drive((Protocol::Http1, &proxy), 0)?;
     promtool(
         &["check", "metrics"],
         &page(&proxy, "/metrics", "*/*")?.text(),
@@ -515,12 +517,12 @@ fn prometheus_answers_every_question_of_the_dashboard_and_the_rules() -> Result<
     if !is_installed("prometheus") {
         return Ok(());
     }
-    let (_origin, mut proxy) = start()?;
-    drive(&proxy, 0)?;
+    let (_origin, mut proxy) = start(Protocol::Http1)?;
+    drive((Protocol::Http1, &proxy), 0)?;
     let prometheus = Prometheus::start(proxy.port())?;
     prometheus.wait_for("up{job=\"millpond\"} == 1")?;
     // Rates are of what happens between two looks.
-    drive(&proxy, 1)?;
+    drive((Protocol::Http1, &proxy), 1)?;
     prometheus.wait_for("increase(millpond_cache_responses_total{status=\"hit\"}[1m]) > 0")?;
     prometheus.wait_for("instance:millpond_cache_hits:ratio_rate5m > 0")?;
     let questions = dashboard()?;
@@ -554,3 +556,5 @@ fn prometheus_answers_every_question_of_the_dashboard_and_the_rules() -> Result<
     drop(prometheus);
     proxy.quit()
 }
+
+millpond_testkit::each_protocol!(pages_say_what_clients_got_and_origins_were_asked);

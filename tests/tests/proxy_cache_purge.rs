@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result};
 use millpond_testkit::{
-    Answer, Client, Deadline, Framing, Gate, Kind, Origin, Proxy, Request, Response,
+    Answer, Client, Deadline, Framing, Gate, Kind, Origin, Protocol, Proxy, Request, Response,
 };
 use std::process::Command;
 use std::time::Duration;
@@ -88,7 +88,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new() -> Result<Bench> {
+    fn new(protocol: Protocol) -> Result<Bench> {
         let origin = Origin::start()?;
         origin.route(
             "/*",
@@ -96,8 +96,11 @@ impl Bench {
                 .body("page")
                 .header("Surrogate-Key", "all page"),
         );
-        let proxy = Proxy::new(Kind::Millpond, CONF).origin(&origin).start()?;
-        let client = Client::new(proxy.port());
+        let proxy = Proxy::new(Kind::Millpond, CONF)
+            .over(protocol)
+            .origin(&origin)
+            .start()?;
+        let client = protocol.client(proxy.port());
         Ok(Bench {
             origin,
             proxy,
@@ -134,9 +137,8 @@ fn label(response: &Response) -> Result<String> {
     Ok(response.header("X-Cache").context("a label")?.to_string())
 }
 
-#[test]
-fn each_form_purges_its_key_and_answers_as_its_module() -> Result<()> {
-    let bench = Bench::new()?;
+fn each_form_purges_its_key_and_answers_as_its_module(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol)?;
     let forms = [
         ("PURGE", "/a?x=1", "/a?x=1", 200),
         ("PURGE", "/plus/a", "/plus/a", 204),
@@ -228,9 +230,8 @@ fn the_location_form_answers_as_the_module_in_nginx() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn only_who_may_purges() -> Result<()> {
-    let bench = Bench::new()?;
+fn only_who_may_purges(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol)?;
     bench.warm("/elsewhere/a")?;
     assert_eq!(bench.purge("/elsewhere/a", &[])?.status, 403);
     bench.warm("/a")?;
@@ -253,9 +254,8 @@ fn only_who_may_purges() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn fields_of_the_request_purge_more() -> Result<()> {
-    let bench = Bench::new()?;
+fn fields_of_the_request_purge_more(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol)?;
     let tagged = |path: &str, tags: &str| {
         let answer = Answer::new(200).body("page").header("Surrogate-Key", tags);
         bench.origin.route(path, answer);
@@ -326,9 +326,8 @@ fn fields_of_the_request_purge_more() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn hosts_and_sites_are_told_apart() -> Result<()> {
-    let bench = Bench::new()?;
+fn hosts_and_sites_are_told_apart(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol)?;
     let get = |host: &str| label(&bench.send(Request::get("/page").host(host))?);
     let hosts = ["one", "two", "alias"];
     for (purge, left) in [
@@ -357,9 +356,8 @@ fn hosts_and_sites_are_told_apart() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn purge_all_and_its_method_empty_the_zone() -> Result<()> {
-    let bench = Bench::new()?;
+fn purge_all_and_its_method_empty_the_zone(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol)?;
     bench.warm("/a")?;
     bench.warm("/delete/a")?;
     assert_eq!(
@@ -371,9 +369,8 @@ fn purge_all_and_its_method_empty_the_zone() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn all_variants_are_purged() -> Result<()> {
-    let bench = Bench::new()?;
+fn all_variants_are_purged(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol)?;
     let answer = Answer::new(200)
         .body("page")
         .header("Vary", "Accept-Language");
@@ -394,15 +391,14 @@ fn all_variants_are_purged() -> Result<()> {
 }
 
 /// A fill that runs goes on for those who read it, is joined by nobody, and is not found.
-#[test]
-fn running_fills_are_purged() -> Result<()> {
+fn running_fills_are_purged(protocol: Protocol) -> Result<()> {
     for (fields, framing) in [
         (&[][..], Framing::Length),
         (&[("Purge-Type", "all")][..], Framing::Chunked),
         (&[("Surrogate-Key", "t")][..], Framing::Length),
         (&[("Purge-Soft", "1")][..], Framing::Length),
     ] {
-        let bench = Bench::new()?;
+        let bench = Bench::new(protocol)?;
         let gate = Gate::new();
         let body = |text: &str| {
             Answer::new(200)
@@ -412,7 +408,7 @@ fn running_fills_are_purged() -> Result<()> {
         let old = body("old ").framing(framing).hold_body_at(100_000, &gate);
         bench.origin.sequence("/film", vec![old, body("new ")]);
         let mut reader = bench.client.connect()?;
-        reader.send_raw(&Request::get("/film").encode())?;
+        reader.ask(&Request::get("/film"))?;
         let mut response = reader.read_head("GET")?.context("a head")?;
         if framing == Framing::Length {
             reader.read_some(&mut response, 1000)?;
@@ -431,14 +427,13 @@ fn running_fills_are_purged() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_soft_purge_lets_stale_rules_and_revalidation_apply() -> Result<()> {
+fn a_soft_purge_lets_stale_rules_and_revalidation_apply(protocol: Protocol) -> Result<()> {
     for fields in [
         ("Purge-Soft", "1"),
         ("Fastly-Soft-Purge", "1"),
         ("xkey-softpurge", "t"),
     ] {
-        let bench = Bench::new()?;
+        let bench = Bench::new(protocol)?;
         let answer = Answer::new(200)
             .body("page")
             .etag("\"1\"")
@@ -457,9 +452,8 @@ fn a_soft_purge_lets_stale_rules_and_revalidation_apply() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_dry_run_counts_and_purges_nothing() -> Result<()> {
-    let bench = Bench::new()?;
+fn a_dry_run_counts_and_purges_nothing(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol)?;
     for path in ["/a/1", "/a/2", "/b"] {
         bench.warm(path)?;
     }
@@ -474,9 +468,8 @@ fn a_dry_run_counts_and_purges_nothing() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn json_is_for_those_who_accept_it() -> Result<()> {
-    let bench = Bench::new()?;
+fn json_is_for_those_who_accept_it(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol)?;
     let json = |path: &str, fields: &[(&str, &str)]| -> Result<(u16, String)> {
         let accept = [("Accept", "text/html;q=0.5, application/json")];
         let purged = bench.purge(path, &[&accept, fields].concat())?;
@@ -511,9 +504,8 @@ fn json_is_for_those_who_accept_it() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn each_purge_leaves_a_line() -> Result<()> {
-    let bench = Bench::new()?;
+fn each_purge_leaves_a_line(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol)?;
     bench.warm("/a%22b")?;
     bench.purge("/a%22b", &[])?;
     bench.purge("/img/*", &[("Purge-Soft", "1")])?;
@@ -546,9 +538,8 @@ fn each_purge_leaves_a_line() -> Result<()> {
 }
 
 /// Purges that were acknowledged hold after the process was killed, and other entries are there.
-#[test]
-fn purges_outlive_a_kill() -> Result<()> {
-    let mut bench = Bench::new()?;
+fn purges_outlive_a_kill(protocol: Protocol) -> Result<()> {
+    let mut bench = Bench::new(protocol)?;
     let paths: Vec<String> = (0..20)
         .map(|number| format!("/{}/{number}", number % 2))
         .collect();
@@ -576,9 +567,8 @@ fn purges_outlive_a_kill() -> Result<()> {
 }
 
 /// Purged entries are removed behind the scenes, and the rules are forgotten.
-#[test]
-fn purged_entries_are_swept() -> Result<()> {
-    let bench = Bench::new()?;
+fn purged_entries_are_swept(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol)?;
     for number in 0..100 {
         bench.warm(&format!("/a/{number}"))?;
     }
@@ -679,7 +669,7 @@ struct Hosts {
 }
 
 impl Hosts {
-    fn start() -> Result<Hosts> {
+    fn start(protocol: Protocol) -> Result<Hosts> {
         let origin = Origin::start()?;
         let page = Answer::new(200).body("page");
         origin.route("/*", page.header("Surrogate-Key", "page"));
@@ -701,10 +691,11 @@ impl Hosts {
             server("other", ""),
         );
         let proxy = Proxy::new(Kind::Millpond, &conf)
+            .over(protocol)
             .origin(&origin)
             .log_check(millpond_testkit::LogCheck::Off)
             .start()?;
-        let client = Client::new(proxy.port());
+        let client = protocol.client(proxy.port());
         Ok(Hosts {
             origin,
             _proxy: proxy,
@@ -741,9 +732,8 @@ const WIDE: [&[(&str, &str)]; 5] = [
 ];
 
 /// A client that may purge one key may not purge everybody, in no form of the directive.
-#[test]
-fn purge_of_other_hosts_is_refused() -> Result<()> {
-    let hosts = Hosts::start()?;
+fn purge_of_other_hosts_is_refused(protocol: Protocol) -> Result<()> {
+    let hosts = Hosts::start(protocol)?;
     for (host, path) in [
         ("mine", "/a"),
         ("mine", "/purge/a"),
@@ -765,9 +755,8 @@ fn purge_of_other_hosts_is_refused() -> Result<()> {
 }
 
 /// A purge within its own key, host and site is done, and nothing else is purged.
-#[test]
-fn purge_within_its_own_host_and_site_is_done() -> Result<()> {
-    let hosts = Hosts::start()?;
+fn purge_within_its_own_host_and_site_is_done(protocol: Protocol) -> Result<()> {
+    let hosts = Hosts::start(protocol)?;
     for host in ["mine", "plus"] {
         let own: [&[(&str, &str)]; 4] = [
             &[("Purge-Type", "host")],
@@ -788,9 +777,8 @@ fn purge_within_its_own_host_and_site_is_done() -> Result<()> {
 }
 
 /// `types=` names what a purge may reach, and nothing that it does not name.
-#[test]
-fn kinds_that_the_directive_names_reach_other_hosts() -> Result<()> {
-    let hosts = Hosts::start()?;
+fn kinds_that_the_directive_names_reach_other_hosts(protocol: Protocol) -> Result<()> {
+    let hosts = Hosts::start(protocol)?;
     for fields in &WIDE[..2] {
         hosts.get("other")?;
         assert_eq!(hosts.purge("open", "/a", fields)?, 200, "{fields:?}");
@@ -802,3 +790,22 @@ fn kinds_that_the_directive_names_reach_other_hosts() -> Result<()> {
     assert!(hosts.is_stored("other")?);
     Ok(())
 }
+
+millpond_testkit::each_protocol!(
+    each_form_purges_its_key_and_answers_as_its_module,
+    only_who_may_purges,
+    fields_of_the_request_purge_more,
+    hosts_and_sites_are_told_apart,
+    purge_all_and_its_method_empty_the_zone,
+    all_variants_are_purged,
+    running_fills_are_purged,
+    a_soft_purge_lets_stale_rules_and_revalidation_apply,
+    a_dry_run_counts_and_purges_nothing,
+    json_is_for_those_who_accept_it,
+    each_purge_leaves_a_line,
+    purges_outlive_a_kill,
+    purged_entries_are_swept,
+    purge_of_other_hosts_is_refused,
+    purge_within_its_own_host_and_site_is_done,
+    kinds_that_the_directive_names_reach_other_hosts,
+);

@@ -3,8 +3,8 @@
 
 use anyhow::{Context, Result, ensure};
 use millpond_testkit::{
-    Answer, Client, Connection, Framing, Gate, Kind, Origin, Proxy, Ranges, Request, Response,
-    offset_bytes,
+    Answer, Client, Connection, Framing, Gate, Kind, Origin, Protocol, Proxy, Ranges, Request,
+    Response, offset_bytes,
 };
 
 const MIB: u64 = 1 << 20;
@@ -35,9 +35,9 @@ struct Reading {
 }
 
 impl Reading {
-    fn begin(port: u16, path: &str) -> Result<Reading> {
-        let mut connection = Client::new(port).connect()?;
-        connection.send_raw(&Request::get(path).encode())?;
+    fn begin(client: &Client, path: &str) -> Result<Reading> {
+        let mut connection = client.connect()?;
+        connection.ask(&Request::get(path))?;
         let head = connection.read_head("GET")?;
         let response = head.context("no answer")?;
         ensure!(response.status == 200, "status {}", response.status);
@@ -68,10 +68,10 @@ impl Reading {
 }
 
 /// Several who read each of these paths, all of which have begun before the origin goes on.
-fn read_all(proxy: &Proxy, paths: &[String], gate: &Gate, len: u64) -> Result<()> {
+fn read_all(client: &Client, paths: &[String], gate: &Gate, len: u64) -> Result<()> {
     let mut bodies = Vec::new();
     for path in paths {
-        let readers = (0..READERS).map(|_| Reading::begin(proxy.port(), path)?.go_on());
+        let readers = (0..READERS).map(|_| Reading::begin(client, path)?.go_on());
         bodies.push(readers.collect::<Result<Vec<_>>>().context("begin")?);
     }
     gate.open();
@@ -103,8 +103,9 @@ fn read_all(proxy: &Proxy, paths: &[String], gate: &Gate, len: u64) -> Result<()
 }
 
 /// Six bodies of 6 MiB and more arrive at once in a zone of 16 MiB.
-#[test]
-fn all_who_read_along_get_the_whole_while_the_zone_is_full_of_what_arrives() -> Result<()> {
+fn all_who_read_along_get_the_whole_while_the_zone_is_full_of_what_arrives(
+    protocol: Protocol,
+) -> Result<()> {
     let (origin, gate) = (Origin::start()?, Gate::new());
     let answer = Answer::new(200)
         .etag("\"1\"")
@@ -112,9 +113,13 @@ fn all_who_read_along_get_the_whole_while_the_zone_is_full_of_what_arrives() -> 
         .offset_body(LONG / 4, 1)
         .hold_bytes(2 * FIRST..LONG, &gate);
     origin.route("/*", answer);
-    let proxy = Proxy::new(Kind::Millpond, CONF).origin(&origin).start()?;
+    let proxy = Proxy::new(Kind::Millpond, CONF)
+        .over(protocol)
+        .origin(&origin)
+        .start()?;
     let paths: Vec<String> = (0..6).map(|number| format!("/{number}")).collect();
-    read_all(&proxy, &paths, &gate, LONG / 4).with_context(|| proxy.error_log())?;
+    read_all(&protocol.client(proxy.port()), &paths, &gate, LONG / 4)
+        .with_context(|| proxy.error_log())?;
     let asked = origin.requests();
     let whole = asked.iter().filter(|one| one.header("range").is_none());
     ensure!(whole.count() == paths.len(), "{} requests", asked.len());
@@ -122,17 +127,21 @@ fn all_who_read_along_get_the_whole_while_the_zone_is_full_of_what_arrives() -> 
 }
 
 /// One body that is longer than the zone, and does not say so.
-#[test]
-fn all_who_read_along_get_a_body_that_turns_out_longer_than_the_zone() -> Result<()> {
+fn all_who_read_along_get_a_body_that_turns_out_longer_than_the_zone(
+    protocol: Protocol,
+) -> Result<()> {
     let (origin, gate) = (Origin::start()?, Gate::new());
     let answer = Answer::new(200)
         .offset_body(LONG, 1)
         .framing(Framing::Chunked)
         .hold_bytes(2 * FIRST..LONG, &gate);
     origin.route("/*", answer);
-    let proxy = Proxy::new(Kind::Millpond, CONF).origin(&origin).start()?;
+    let proxy = Proxy::new(Kind::Millpond, CONF)
+        .over(protocol)
+        .origin(&origin)
+        .start()?;
     let mut readers: Vec<_> = (0..READERS)
-        .map(|_| Reading::begin(proxy.port(), "/long"))
+        .map(|_| Reading::begin(&protocol.client(proxy.port()), "/long"))
         .collect::<Result<_>>()?;
     gate.open();
     let expected = &offset_bytes(0..LONG, 1);
@@ -147,3 +156,8 @@ fn all_who_read_along_get_a_body_that_turns_out_longer_than_the_zone() -> Result
     ensure!(origin.requests().len() == 1, "asked more than once");
     Ok(())
 }
+
+millpond_testkit::each_protocol!(
+    all_who_read_along_get_the_whole_while_the_zone_is_full_of_what_arrives,
+    all_who_read_along_get_a_body_that_turns_out_longer_than_the_zone,
+);

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use millpond_testkit::{
-    Answer, Client, Deadline, Gate, Kind, Manners, Origin, Proxy, Request, Resource,
+    Answer, Client, Deadline, Gate, Kind, Manners, Origin, Protocol, Proxy, Request, Resource,
 };
 use std::time::Duration;
 
@@ -45,11 +45,14 @@ struct Setup {
 }
 
 impl Setup {
-    fn new() -> Result<Self> {
+    fn new(protocol: Protocol) -> Result<Self> {
         let origin = Origin::start()?;
         let conf = CONF.replace("        proxy_pass http://%%ORIGIN%%;\n", "");
-        let proxy = Proxy::new(Kind::Millpond, &conf).origin(&origin).start()?;
-        let client = Client::new(proxy.port());
+        let proxy = Proxy::new(Kind::Millpond, &conf)
+            .over(protocol)
+            .origin(&origin)
+            .start()?;
+        let client = protocol.client(proxy.port());
         Ok(Setup {
             origin,
             proxy,
@@ -93,9 +96,8 @@ fn ask_until(setup: &Setup, path: &str, reason: &str) -> Result<String> {
     found.with_context(|| format!("{reason}: {}", setup.proxy.read_file("up.log")))
 }
 
-#[test]
-fn stored_answers_name_their_entry_and_hits_have_no_line() -> Result<()> {
-    let setup = Setup::new()?;
+fn stored_answers_name_their_entry_and_hits_have_no_line(protocol: Protocol) -> Result<()> {
+    let setup = Setup::new(protocol)?;
     setup.origin.route("/a", Answer::new(200).body("hello"));
     for _ in 0..3 {
         assert_eq!(setup.client.get("/a?x=1")?.status, 200);
@@ -108,9 +110,8 @@ fn stored_answers_name_their_entry_and_hits_have_no_line() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn answers_that_are_not_stored_are_passed() -> Result<()> {
-    let setup = Setup::new()?;
+fn answers_that_are_not_stored_are_passed(protocol: Protocol) -> Result<()> {
+    let setup = Setup::new(protocol)?;
     setup.origin.route("/post", Answer::new(201).body("made"));
     setup.client.send(&Request::post("/post", "x"))?;
     assert_eq!(setup.lines("/post", 1)?, ["pass POST /post 201 - 1 -"]);
@@ -123,9 +124,8 @@ fn answers_that_are_not_stored_are_passed() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn waiters_are_counted() -> Result<()> {
-    let setup = Setup::new()?;
+fn waiters_are_counted(protocol: Protocol) -> Result<()> {
+    let setup = Setup::new(protocol)?;
     let gate = Gate::new();
     setup.origin.route(
         "/many",
@@ -134,7 +134,7 @@ fn waiters_are_counted() -> Result<()> {
     let mut connections = Vec::new();
     for _ in 0..7 {
         let mut connection = setup.client.connect()?;
-        connection.send_raw(&Request::get("/many").encode())?;
+        connection.ask(&Request::get("/many"))?;
         connections.push(connection);
     }
     setup.origin.wait_for_requests(1)?;
@@ -158,9 +158,8 @@ fn waiters_are_counted() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn stale_entries_are_fetched_revalidated_or_updated_behind() -> Result<()> {
-    let setup = Setup::new()?;
+fn stale_entries_are_fetched_revalidated_or_updated_behind(protocol: Protocol) -> Result<()> {
+    let setup = Setup::new(protocol)?;
     let answer = || {
         Answer::new(200)
             .header("Cache-Control", "max-age=1")
@@ -181,9 +180,8 @@ fn stale_entries_are_fetched_revalidated_or_updated_behind() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn slices_have_a_line_each_with_the_range_that_was_asked() -> Result<()> {
-    let setup = Setup::new()?;
+fn slices_have_a_line_each_with_the_range_that_was_asked(protocol: Protocol) -> Result<()> {
+    let setup = Setup::new(protocol)?;
     let resource = Resource::new(Manners::of(300_000));
     setup.origin.resource("/sliced", &resource);
     let request = Request::get("/sliced").header("Range", "bytes=70000-70009");
@@ -200,9 +198,8 @@ fn slices_have_a_line_each_with_the_range_that_was_asked() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn conditions_see_the_exchange_and_off_is_silent() -> Result<()> {
-    let setup = Setup::new()?;
+fn conditions_see_the_exchange_and_off_is_silent(protocol: Protocol) -> Result<()> {
+    let setup = Setup::new(protocol)?;
     setup.origin.route("/off", Answer::new(200).body("x"));
     setup.origin.route("/bad", Answer::new(503).body("x"));
     setup.client.get("/off")?;
@@ -215,9 +212,8 @@ fn conditions_see_the_exchange_and_off_is_silent() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn the_line_says_who_was_asked_what_and_when() -> Result<()> {
-    let setup = Setup::new()?;
+fn the_line_says_who_was_asked_what_and_when(protocol: Protocol) -> Result<()> {
+    let setup = Setup::new(protocol)?;
     let answer = Answer::new(200)
         .header("Content-Type", "text/x")
         .body("12345");
@@ -246,9 +242,8 @@ fn the_line_says_who_was_asked_what_and_when() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn formats_are_those_of_access_logs() -> Result<()> {
-    let setup = Setup::new()?;
+fn formats_are_those_of_access_logs(protocol: Protocol) -> Result<()> {
+    let setup = Setup::new(protocol)?;
     let answer = Answer::new(200).header("Content-Type", "a\"b").body("x");
     setup.origin.route("/json", answer);
     setup.client.get("/json")?;
@@ -263,8 +258,7 @@ fn formats_are_those_of_access_logs() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_peer_that_fails_has_a_line_of_its_own() -> Result<()> {
+fn a_peer_that_fails_has_a_line_of_its_own(protocol: Protocol) -> Result<()> {
     let origin = Origin::start()?;
     let conf = r#"
         log_format line "$upstream_addr $upstream_status";
@@ -272,11 +266,12 @@ fn a_peer_that_fails_has_a_line_of_its_own() -> Result<()> {
         server { listen 127.0.0.1:%%PORT%%; upstream_log %%DIR%%/up.log line;
                  location / { proxy_pass http://group; } }"#;
     let proxy = Proxy::new(Kind::Millpond, conf)
+        .over(protocol)
         .origin(&origin)
         .log_check(millpond_testkit::LogCheck::Off)
         .start()?;
     origin.route("/", Answer::new(200).body("x"));
-    let client = Client::new(proxy.port());
+    let client = protocol.client(proxy.port());
     let both = || {
         client.get("/").ok()?;
         let log = proxy.read_file("up.log");
@@ -290,3 +285,15 @@ fn a_peer_that_fails_has_a_line_of_its_own() -> Result<()> {
         .poll(|| proxy.read_file("up.log").contains(&good).then_some(()))
         .with_context(|| log)
 }
+
+millpond_testkit::each_protocol!(
+    stored_answers_name_their_entry_and_hits_have_no_line,
+    answers_that_are_not_stored_are_passed,
+    waiters_are_counted,
+    stale_entries_are_fetched_revalidated_or_updated_behind,
+    slices_have_a_line_each_with_the_range_that_was_asked,
+    conditions_see_the_exchange_and_off_is_silent,
+    the_line_says_who_was_asked_what_and_when,
+    formats_are_those_of_access_logs,
+    a_peer_that_fails_has_a_line_of_its_own,
+);

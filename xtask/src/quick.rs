@@ -129,6 +129,7 @@ const AREAS: &[Area] = &[
             "request_body_file",
             "rewrite",
             "tunnel",
+            "websocket",
         ],
     },
     Area {

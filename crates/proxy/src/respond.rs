@@ -25,7 +25,8 @@ use crate::downstream::client::Client;
 use crate::downstream::http1::{answer, writer};
 use crate::downstream::send::{AnswerHead, BodyKind, Outgoing, SendError, SendLimits, SentBytes};
 use crate::downstream::stream;
-use crate::downstream::wire::Wire;
+use crate::downstream::websocket;
+use crate::downstream::wire::{Stream, Wire};
 use crate::failure::{CLOSE_WITHOUT_ANSWER, ClientGone};
 use crate::filter;
 use crate::filter::fragment;
@@ -151,6 +152,10 @@ fn start(
                 }
             }
         }
+        Wire::Stream(stream) if response.tunnel.is_some() => {
+            open_tunnel(req, response, &**stream);
+            Ok(Ok(()))
+        }
         Wire::Stream(stream) => {
             let frame_len = req.location.settings.frames.chunk.as_usize();
             let unsent = stream::begin(stream, &head(req, response, kind), frame_len);
@@ -159,6 +164,20 @@ fn start(
             Err(Unsent::Stream(unsent, limits))
         }
     }
+}
+
+/// Begins the answer that opens a tunnel on a stream (RFC 8441 §5); the tunnel ends it.
+fn open_tunnel(req: &mut Request, response: &mut Response, stream: &dyn Stream) {
+    response.status = 200;
+    response.status_text = None;
+    websocket::drop_words_of_http1(&mut response.fields);
+    let frame_len = req.location.settings.frames.chunk.as_usize();
+    let sent = SentBytes {
+        head: stream.begin(&head(req, response, BodyKind::Unknown), frame_len),
+        body: 0,
+    };
+    note_head(req, response);
+    end(req, response, (sent, None), &Ok(()));
 }
 
 /// Settles the body of an answer whose head is made, and evaluates the limits of its sending.

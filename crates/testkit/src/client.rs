@@ -1,9 +1,9 @@
-//! The client: HTTP/1.1 over blocking sockets, with every byte under the test's control.
+//! The client: HTTP/1.1 over blocking sockets, with every byte under the test's control, or HTTP/2.
 //!
 //! [`Client`] makes one request per connection; [`Connection`] keeps one open, sends raw bytes
 //! (pipelined, in pieces, half of a message) and reads head and body separately. A [`Response`]
 //! keeps what came, in order, with the instants of its first and last byte, and whether it was
-//! complete.
+//! complete. A test that says requests and not bytes runs with each [`Protocol`].
 //!
 //! 1. Nothing is repaired or retried; a truncated body is an [`End::Truncated`], not an error.
 //! 2. Every read and write ends after `TIMEOUT` with an error.
@@ -11,10 +11,12 @@
 //! 4. A response that does not begin with `HTTP/` is one of HTTP/0.9: status 0, and all is body.
 
 use crate::deadline::Deadline;
-use crate::message::{Fields, ResponseHead, encode_latin1};
+use crate::http2::{Session, Streams};
+use crate::message::{Fields, ResponseHead};
 use crate::origin::offset_bytes;
+use crate::request::Request;
 use crate::wire::{Delimited, Stream, Wire};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::ops::Range;
@@ -25,33 +27,95 @@ pub use crate::wire::End;
 /// Time that one read or write may take; longer than anything that a test waits for.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
+/// The protocol that a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2.
+    Http2,
+    /// HTTP/2, on one connection for all who ask an address: a [`Connection`] is streams of it.
+    Streams,
+}
+
+impl Protocol {
+    /// A client of 127.0.0.1 on `port`.
+    pub fn client(self, port: u16) -> Client {
+        Client {
+            protocol: self,
+            ..Client::new(port)
+        }
+    }
+}
+
+/// Makes tests of functions that take a [`Protocol`]: one for each, in a module for each protocol.
+/// Tests that take long are made for those that are named first.
+#[macro_export]
+macro_rules! each_protocol {
+    ([$($protocol:ident),+] $($test:ident),+ $(,)?) => {
+        $crate::each_protocol!(@each [$($protocol)+] [$($test)+]);
+    };
+    (@each [] $tests:tt) => {};
+    (@each [$protocol:ident $($more:ident)*] $tests:tt) => {
+        $crate::each_protocol!(@ $protocol $tests);
+        $crate::each_protocol!(@each [$($more)*] $tests);
+    };
+    (@ Http1 $tests:tt) => { $crate::each_protocol!(@ http1 Http1 $tests); };
+    (@ Http2 $tests:tt) => { $crate::each_protocol!(@ http2 Http2 $tests); };
+    (@ Streams $tests:tt) => { $crate::each_protocol!(@ streams Streams $tests); };
+    (@ $name:ident $protocol:ident [$($test:ident)+]) => {
+        mod $name {
+            $(#[test]
+            fn $test() -> ::anyhow::Result<()> {
+                super::$test($crate::Protocol::$protocol)
+            })+
+        }
+    };
+    ($($test:ident),+ $(,)?) => {
+        $crate::each_protocol!([Http1, Http2, Streams] $($test),+);
+    };
+}
+
 /// Makes requests to one address, each on a connection of its own unless asked otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
     address: SocketAddr,
+    protocol: Protocol,
 }
 
 impl Client {
     /// A client of 127.0.0.1 on `port`.
     pub fn new(port: u16) -> Client {
-        Client {
-            address: SocketAddr::from(([127, 0, 0, 1], port)),
-        }
+        Client::at(SocketAddr::from(([127, 0, 0, 1], port)))
     }
 
     /// A client of any address.
     pub fn at(address: SocketAddr) -> Client {
-        Client { address }
+        Client {
+            address,
+            protocol: Protocol::Http1,
+        }
     }
 
     /// Opens a connection.
     pub fn connect(&self) -> Result<Connection> {
+        let session = match self.protocol {
+            Protocol::Http1 => return self.connect_http1(),
+            Protocol::Http2 => Session::connect(self.address, TIMEOUT)?,
+            Protocol::Streams => Session::shared(self.address, TIMEOUT)?,
+        };
+        Ok(Connection {
+            way: Way::Http2(Streams::new(session, TIMEOUT)),
+        })
+    }
+
+    fn connect_http1(&self) -> Result<Connection> {
         let stream = TcpStream::connect_timeout(&self.address, TIMEOUT)
             .with_context(|| self.address.to_string())?;
         let stream = Stream::Tcp(stream);
         stream.set_timeout(TIMEOUT)?;
         Ok(Connection {
-            wire: Wire::new(stream),
+            way: Way::Http1(Wire::new(stream)),
         })
     }
 
@@ -78,111 +142,38 @@ impl Client {
     }
 }
 
-/// A request to be sent.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// Method as it is written in the request line.
-    pub method: String,
-    /// Path and query, as they are written.
-    pub target: String,
-    fields: Fields,
-    body: Body,
-}
-
-#[derive(Clone, Debug)]
-enum Body {
-    None,
-    Length(Vec<u8>),
-    Chunked(Vec<Vec<u8>>),
-}
-
-impl Request {
-    /// A request without fields but `Host: localhost`.
-    pub fn new(method: &str, target: &str) -> Request {
-        Request {
-            method: method.to_string(),
-            target: target.to_string(),
-            fields: Fields(vec![("Host".to_string(), "localhost".to_string())]),
-            body: Body::None,
-        }
-    }
-
-    /// A GET request.
-    pub fn get(target: &str) -> Request {
-        Request::new("GET", target)
-    }
-
-    /// A HEAD request.
-    pub fn head(target: &str) -> Request {
-        Request::new("HEAD", target)
-    }
-
-    /// A POST request with a body of known length.
-    pub fn post(target: &str, body: impl AsRef<[u8]>) -> Request {
-        Request::new("POST", target).body(body)
-    }
-
-    /// Adds a field.
-    pub fn header(mut self, name: &str, value: &str) -> Request {
-        self.fields.push(name, value);
-        self
-    }
-
-    /// Replaces the Host field.
-    pub fn host(mut self, host: &str) -> Request {
-        self.fields.0.retain(|(name, _)| name != "Host");
-        self.fields
-            .0
-            .insert(0, ("Host".to_string(), host.to_string()));
-        self
-    }
-
-    /// Sends a body with Content-Length.
-    pub fn body(mut self, body: impl AsRef<[u8]>) -> Request {
-        self.body = Body::Length(body.as_ref().to_vec());
-        self
-    }
-
-    /// Sends a body as these chunks.
-    pub fn chunks(mut self, chunks: &[&str]) -> Request {
-        self.body = Body::Chunked(chunks.iter().map(|c| c.as_bytes().to_vec()).collect());
-        self
-    }
-
-    /// The request's bytes.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = encode_latin1(&format!("{} {} HTTP/1.1\r\n", self.method, self.target));
-        self.fields.encode(&mut out);
-        match &self.body {
-            Body::None => out.extend(b"\r\n"),
-            Body::Length(body) => {
-                out.extend(format!("Content-Length: {}\r\n\r\n", body.len()).bytes());
-                out.extend(body);
-            }
-            Body::Chunked(chunks) => {
-                out.extend(b"Transfer-Encoding: chunked\r\n\r\n");
-                for chunk in chunks {
-                    out.extend(format!("{:x}\r\n", chunk.len()).bytes());
-                    out.extend(chunk);
-                    out.extend(b"\r\n");
-                }
-                out.extend(b"0\r\n\r\n");
-            }
-        }
-        out
-    }
-}
-
 /// An open connection.
 #[derive(Debug)]
 pub struct Connection {
-    wire: Wire,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    Http1(Wire),
+    Http2(Streams),
 }
 
 impl Connection {
+    /// The bytes of HTTP/1; who asks for them does not speak HTTP/2.
+    fn wire(&mut self) -> Result<&mut Wire> {
+        match &mut self.way {
+            Way::Http1(wire) => Ok(wire),
+            Way::Http2(_) => bail!("only a connection of HTTP/1 has bytes that a test can touch"),
+        }
+    }
+
     /// Sends bytes as they are.
     pub fn send_raw(&mut self, bytes: &[u8]) -> Result<()> {
-        self.wire.stream.write_all(bytes).context("sending")
+        self.wire()?.stream.write_all(bytes).context("sending")
+    }
+
+    /// Sends a request, and reads nothing.
+    pub fn ask(&mut self, request: &Request) -> Result<()> {
+        match &mut self.way {
+            Way::Http1(_) => self.send_raw(&request.encode()),
+            Way::Http2(streams) => streams.ask(request),
+        }
     }
 
     /// Sends bytes in pieces of `size`, with a pause after each.
@@ -196,7 +187,7 @@ impl Connection {
 
     /// Sends a request and reads its response.
     pub fn exchange(&mut self, request: &Request) -> Result<Response> {
-        self.send_raw(&request.encode())?;
+        self.ask(request)?;
         self.read_response(&request.method)
     }
 
@@ -217,9 +208,27 @@ impl Connection {
 
     /// Reads a response's head only; `read_body` reads the rest.
     pub fn read_head(&mut self, method: &str) -> Result<Option<Response>> {
+        match &mut self.way {
+            Way::Http1(_) => self.read_head_http1(method),
+            Way::Http2(streams) => {
+                let head = streams.read_head()?;
+                Ok(head.map(|(status, fields)| {
+                    let head = ResponseHead {
+                        version: "HTTP/2.0".to_string(),
+                        status,
+                        reason: String::new(),
+                        fields,
+                    };
+                    Response::begin((head, Delimited::None), Vec::new(), Instant::now())
+                }))
+            }
+        }
+    }
+
+    fn read_head_http1(&mut self, method: &str) -> Result<Option<Response>> {
         let mut interim = Vec::new();
         loop {
-            let is_open = match self.wire.wait_for_byte() {
+            let is_open = match self.wire()?.wait_for_byte() {
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
                 other => other.context("waiting for a response")?,
             };
@@ -232,24 +241,14 @@ impl Connection {
                 interim.push(head);
                 continue;
             }
-            return Ok(Some(Response {
-                status: head.status,
-                version: head.version,
-                reason: head.reason,
-                headers: head.fields,
-                body: Vec::new(),
-                trailers: Fields::default(),
-                interim,
-                first_byte,
-                last_byte: first_byte,
-                end: End::Complete,
-                delimited,
-            }));
+            let response = Response::begin((head, delimited), interim, first_byte);
+            return Ok(Some(response));
         }
     }
 
     fn take_head(&mut self, method: &str) -> Result<(ResponseHead, Delimited)> {
-        if !self.wire.begins_with(b"HTTP/")? {
+        let wire = self.wire()?;
+        if !wire.begins_with(b"HTTP/")? {
             // INVARIANT 4.
             let head = ResponseHead {
                 version: "HTTP/0.9".to_string(),
@@ -259,7 +258,7 @@ impl Connection {
             };
             return Ok((head, Delimited::UntilClose));
         }
-        let bytes = self.wire.take_head()?.context("closed within a head")?;
+        let bytes = wire.take_head()?.context("closed within a head")?;
         let head = ResponseHead::parse(&bytes)?;
         let delimited = delimited(&head, method)?;
         Ok((head, delimited))
@@ -268,7 +267,10 @@ impl Connection {
     /// Reads the body of a response whose head was read.
     pub fn read_body(&mut self, response: &mut Response) -> Result<()> {
         let (body, trailers) = (&mut response.body, &mut response.trailers);
-        response.end = self.wire.take_body(response.delimited, body, trailers)?;
+        response.end = match &mut self.way {
+            Way::Http1(wire) => wire.take_body(response.delimited, body, trailers)?,
+            Way::Http2(streams) => streams.read_body(usize::MAX, (body, trailers))?,
+        };
         response.last_byte = Instant::now();
         Ok(())
     }
@@ -276,11 +278,18 @@ impl Connection {
     /// Reads until at least `len` bytes of a body of known length or until close have come, and
     /// leaves the rest; `read_body` then reads on.
     pub fn read_some(&mut self, response: &mut Response, len: usize) -> Result<()> {
+        if let Way::Http2(streams) = &mut self.way {
+            let most = response.body.len() + len;
+            let (body, trailers) = (&mut response.body, &mut response.trailers);
+            response.end = streams.read_body(most, (body, trailers))?;
+            response.last_byte = Instant::now();
+            return Ok(());
+        }
         let Delimited::Length(total) = response.delimited else {
-            anyhow::bail!("only a body of known length can be read in part");
+            bail!("only a body of known length can be read in part");
         };
         let some = total.min(len as u64);
-        response.end = self.wire.take_body(
+        response.end = self.wire()?.take_body(
             Delimited::Length(some),
             &mut response.body,
             &mut response.trailers,
@@ -292,9 +301,9 @@ impl Connection {
 
     /// Waits until the server closes; bytes that come instead are an error.
     pub fn expect_close(&mut self) -> Result<()> {
-        match self.wire.wait_for_byte() {
+        match self.wire()?.wait_for_byte() {
             Ok(false) => Ok(()),
-            Ok(true) => anyhow::bail!("bytes came where a close was expected"),
+            Ok(true) => bail!("bytes came where a close was expected"),
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(()),
             Err(error) => Err(error).context("waiting for a close"),
         }
@@ -302,18 +311,26 @@ impl Connection {
 
     /// True if the server has closed by now, or does within `timeout`.
     pub fn is_closed_within(&mut self, timeout: Duration) -> Result<bool> {
-        self.wire.stream.set_timeout(timeout)?;
-        let closed = match self.wire.wait_for_byte() {
+        let wire = match &mut self.way {
+            Way::Http1(wire) => wire,
+            Way::Http2(streams) => return Ok(streams.is_closed_within(timeout)),
+        };
+        wire.stream.set_timeout(timeout)?;
+        let closed = match wire.wait_for_byte() {
             Ok(any) => !any,
             Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
         };
-        self.wire.stream.set_timeout(TIMEOUT)?;
+        wire.stream.set_timeout(TIMEOUT)?;
         Ok(closed)
     }
 
     /// Sets how long one read or write may take.
     pub fn set_timeout(&mut self, timeout: Duration) -> Result<()> {
-        Ok(self.wire.stream.set_timeout(timeout)?)
+        match &mut self.way {
+            Way::Http1(wire) => wire.stream.set_timeout(timeout)?,
+            Way::Http2(streams) => streams.timeout = timeout,
+        }
+        Ok(())
     }
 }
 
@@ -358,6 +375,26 @@ pub struct Response {
 }
 
 impl Response {
+    fn begin(
+        (head, delimited): (ResponseHead, Delimited),
+        interim: Vec<ResponseHead>,
+        first_byte: Instant,
+    ) -> Response {
+        Response {
+            status: head.status,
+            version: head.version,
+            reason: head.reason,
+            headers: head.fields,
+            body: Vec::new(),
+            trailers: Fields::default(),
+            interim,
+            first_byte,
+            last_byte: first_byte,
+            end: End::Complete,
+            delimited,
+        }
+    }
+
     /// The first value of a header field.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.value(name)

@@ -5,11 +5,13 @@
 //! - [`Proxy`] is the server under test, Millpond or nginx, started on a configuration text in a
 //!   directory of its own.
 //!   [`Resource`] is a large body with versions, and the manners in which its ranges are served.
-//! - [`Application`] is an origin that speaks FastCGI.
+//! - [`Application`] is an origin that speaks FastCGI, [`WebSocketOrigin`] one of WebSockets.
+//! - [`Tunnel`] is a client's WebSocket over HTTP/2.
 //! - [`NameServer`] answers for names, where a proxy resolves them itself.
 //! - [`Browser`] is a Chromium without a window.
 //! - [`skip`] says that a test cannot run here.
-//! - [`Client`] speaks HTTP/1.1 with exact control over the bytes it sends and reads.
+//! - [`Client`] speaks HTTP/1.1 with exact control over the bytes it sends and reads, or the
+//!   [`Protocol`] that it is made for; [`each_protocol`] runs a test with each.
 //!
 //! ```no_run
 //! use millpond_testkit::{Answer, Client, Kind, Origin, Proxy};
@@ -26,33 +28,37 @@
 //! }
 //! ```
 //!
-//! 1. Everything runs on plain threads and blocking sockets, so that the kit shares no code with
-//!    what it judges.
+//! 1. Everything runs on plain threads and blocking sockets, and HTTP/2 by a crate that is none of
+//!    ours, so that the kit shares no code with what it judges.
 //! 2. Every wait has a deadline, and waiting for a state is polling for it; tests themselves never
 //!    sleep.
 //! 3. Ports come from the operating system, and each proxy has a directory that is removed at the
 //!    end.
 //!
-//! Does not speak TLS or HTTP/2.
+//! Does not speak TLS.
 
 mod application;
 mod browser;
 mod client;
 mod deadline;
 mod dns;
+mod http2;
 mod message;
 mod origin;
 mod proxy;
 mod random;
+mod request;
 mod site_counters;
 mod skip;
+mod websocket;
 mod wire;
 
 pub use application::{Application, Asked, Reply, record};
 pub use browser::Browser;
-pub use client::{Client, Connection, End, Request, Response, read_until};
+pub use client::{Client, Connection, End, Protocol, Response, read_until};
 pub use deadline::Deadline;
 pub use dns::{NameServer, Question, Record};
+pub use http2::Tunnel;
 pub use message::{Fields, RequestHead, ResponseHead};
 pub use origin::{
     Answer, Exchange, Framing, Gate, Lie, Manners, Origin, Outage, Ranges, Recorded, Resource,
@@ -60,5 +66,7 @@ pub use origin::{
 };
 pub use proxy::{Kind, LogCheck, Proxy, ProxyBuilder, ProxyError, binary, copy_binary, free_port};
 pub use random::{Random, number_from_env};
+pub use request::Request;
 pub use site_counters::{sites_in_answer, sites_in_file};
 pub use skip::skip;
+pub use websocket::{WebSocketOrigin, masked_message, plain_message};

@@ -119,6 +119,20 @@ impl Wire {
         Ok(count)
     }
 
+    /// Reads bytes; the peer closing before the last one is an error.
+    pub(crate) fn read_exact(&mut self, out: &mut [u8]) -> Result<()> {
+        while self.ahead.len() < out.len() {
+            if self.fill()? == 0 {
+                bail!("closed {} bytes early", out.len() - self.ahead.len());
+            }
+        }
+        let len = out.len();
+        for (to, from) in out.iter_mut().zip(self.ahead.drain(..len)) {
+            *to = from;
+        }
+        Ok(())
+    }
+
     /// Waits for the first byte; false means that the peer has closed.
     pub(crate) fn wait_for_byte(&mut self) -> io::Result<bool> {
         Ok(!self.ahead.is_empty() || self.fill()? > 0)

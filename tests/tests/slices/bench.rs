@@ -3,8 +3,8 @@
 
 use anyhow::{Context, Result};
 use millpond_testkit::{
-    Client, Connection, Deadline, Exchange, Kind, LogCheck, Manners, Origin, Proxy, Request,
-    Resource, Response, offset_bytes,
+    Client, Connection, Deadline, Exchange, Kind, LogCheck, Manners, Origin, Protocol, Proxy,
+    Request, Resource, Response, offset_bytes,
 };
 use std::ops::Range;
 use std::time::Duration;
@@ -74,17 +74,22 @@ pub(crate) struct Bench {
 
 impl Bench {
     /// An honest origin with a strong validator behind `lines`.
-    pub(crate) fn new(lines: &str) -> Result<Bench> {
-        Bench::with(lines, Manners::of(LEN))
+    pub(crate) fn new(protocol: Protocol, lines: &str) -> Result<Bench> {
+        Bench::with(protocol, lines, Manners::of(LEN))
     }
 
     /// An origin of such manners behind `lines`.
-    pub(crate) fn with(lines: &str, manners: Manners) -> Result<Bench> {
-        Bench::with_workers(1, lines, manners)
+    pub(crate) fn with(protocol: Protocol, lines: &str, manners: Manners) -> Result<Bench> {
+        Bench::with_workers(protocol, 1, lines, manners)
     }
 
     /// Bench behind so many workers.
-    pub(crate) fn with_workers(workers: u32, lines: &str, manners: Manners) -> Result<Bench> {
+    pub(crate) fn with_workers(
+        protocol: Protocol,
+        workers: u32,
+        lines: &str,
+        manners: Manners,
+    ) -> Result<Bench> {
         let origin = Origin::start()?;
         let film = Resource::new(manners);
         origin.resource("/film", &film);
@@ -92,10 +97,11 @@ impl Bench {
             .replace("%%WORKERS%%", &workers.to_string())
             .replace("%%LINES%%", lines);
         let proxy = Proxy::new(Kind::Millpond, &conf)
+            .over(protocol)
             .origin(&origin)
             .log_check(LogCheck::On)
             .start()?;
-        let client = Client::new(proxy.port());
+        let client = protocol.client(proxy.port());
         Ok(Bench {
             origin,
             film,
@@ -122,7 +128,7 @@ impl Bench {
     /// Asks for a range, and leaves the answer to be read.
     pub(crate) fn begin(&self, range: &str) -> Result<Connection> {
         let mut connection = self.client.connect()?;
-        connection.send_raw(&request(range).header("Connection", "close").encode())?;
+        connection.ask(&request(range).header("Connection", "close"))?;
         Ok(connection)
     }
 

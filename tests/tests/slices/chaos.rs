@@ -5,7 +5,7 @@
 
 use crate::bench::*;
 use anyhow::{Context, Result};
-use millpond_testkit::{Lie, Manners, Outage, Ranges, Request, Response, offset_bytes};
+use millpond_testkit::{Lie, Manners, Outage, Protocol, Ranges, Request, Response, offset_bytes};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const LINES: [&str; 3] = [
@@ -36,7 +36,7 @@ fn no_answer_is_wrong_whatever_happens() -> Result<()> {
     for (seed, lines) in (0..).zip(LINES) {
         let mut manners = Manners::of(LEN);
         manners.fields = vec![("Cache-Control", "max-age=1".to_string())];
-        let bench = Bench::with_workers(2, lines, manners)?;
+        let bench = Bench::with_workers(Protocol::Http1, 2, lines, manners)?;
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let readers: Vec<_> = (0..READERS)
@@ -107,7 +107,7 @@ fn read_one(bench: &Bench, numbers: &mut Numbers) {
 fn read_late(bench: &Bench, request: &Request, numbers: &mut Numbers) -> Result<Response> {
     let mut connection = bench.client.connect()?;
     let last = request.clone().header("Connection", "close");
-    connection.send_raw(&last.encode())?;
+    connection.ask(&last)?;
     let head = connection.read_head(&request.method)?;
     let mut response = head.context("closed without an answer")?;
     let other = any_request(numbers);

@@ -2,7 +2,7 @@
 
 use crate::bench::*;
 use anyhow::Result;
-use millpond_testkit::{Manners, Request, Response, Validator};
+use millpond_testkit::{Manners, Protocol, Request, Response, Validator};
 
 /// Time when version 1 was made, and a day on which nothing was that is asked for.
 const MODIFIED: &str = "Sat, 01 Jan 2022 00:00:00 GMT";
@@ -18,10 +18,10 @@ const CONDITIONS: [(&str, bool); 5] = [
     (OTHER_DATE, false),
 ];
 
-fn bench() -> Result<Bench> {
+fn bench(protocol: Protocol) -> Result<Bench> {
     let mut manners = Manners::of(LEN);
     manners.validator = Validator::StrongAndDate;
-    Bench::with(ALONE, manners)
+    Bench::with(protocol, ALONE, manners)
 }
 
 fn ask_if(bench: &Bench, condition: &str) -> Result<Response> {
@@ -38,10 +38,9 @@ fn assert_counts(response: &Response, counts: bool) {
 }
 
 /// A held entry answers If-Range by itself, and a range that counts costs nothing.
-#[test]
-fn if_range_is_compared_with_the_held_entry() -> Result<()> {
+fn if_range_is_compared_with_the_held_entry(protocol: Protocol) -> Result<()> {
     for (condition, counts) in CONDITIONS {
-        let bench = bench()?;
+        let bench = bench(protocol)?;
         bench.ask(70_000..70_001)?;
         let slice = slices_of(&(70_000..70_001), SLICE);
         bench.assert_fetched_once(slice.clone());
@@ -53,10 +52,9 @@ fn if_range_is_compared_with_the_held_entry() -> Result<()> {
 }
 
 /// On a cold entry the condition is held against what comes: the whole is sent if it fails.
-#[test]
-fn if_range_on_a_cold_entry_gets_the_right_bytes() -> Result<()> {
+fn if_range_on_a_cold_entry_gets_the_right_bytes(protocol: Protocol) -> Result<()> {
     for (condition, counts) in CONDITIONS {
-        let bench = bench()?;
+        let bench = bench(protocol)?;
         assert_counts(&ask_if(&bench, condition)?, counts);
         // Twice: the second answer is made of what the first left.
         assert_counts(&ask_if(&bench, condition)?, counts);
@@ -65,9 +63,8 @@ fn if_range_on_a_cold_entry_gets_the_right_bytes() -> Result<()> {
 }
 
 /// A range that fails If-Range after the resource has changed gets the new version whole.
-#[test]
-fn if_range_of_an_old_version_gets_the_new_one_whole() -> Result<()> {
-    let bench = bench()?;
+fn if_range_of_an_old_version_gets_the_new_one_whole(protocol: Protocol) -> Result<()> {
+    let bench = bench(protocol)?;
     bench.film.change(|manners| manners.version = 2);
     bench.ask(0..1)?;
     let whole = ask_if(&bench, "\"v1\"")?;
@@ -77,9 +74,8 @@ fn if_range_of_an_old_version_gets_the_new_one_whole() -> Result<()> {
 }
 
 /// The validator of the client and that of a fill are two things: the origin is asked with ours.
-#[test]
-fn the_clients_condition_does_not_reach_the_origin() -> Result<()> {
-    let bench = bench()?;
+fn the_clients_condition_does_not_reach_the_origin(protocol: Protocol) -> Result<()> {
+    let bench = bench(protocol)?;
     bench.ask(0..1)?;
     bench.assert_fetched_once(0..SLICE);
     bench.forget();
@@ -93,9 +89,8 @@ fn the_clients_condition_does_not_reach_the_origin() -> Result<()> {
 }
 
 /// 304 for a client that has the version, from one slice that is held, without a request.
-#[test]
-fn a_client_that_has_it_gets_304() -> Result<()> {
-    let bench = bench()?;
+fn a_client_that_has_it_gets_304(protocol: Protocol) -> Result<()> {
+    let bench = bench(protocol)?;
     bench.ask(0..1)?;
     bench.assert_fetched_once(0..SLICE);
     bench.forget();
@@ -110,11 +105,20 @@ fn a_client_that_has_it_gets_304() -> Result<()> {
 }
 
 /// If-Match of another version is refused.
-#[test]
-fn if_match_of_another_version_is_refused() -> Result<()> {
-    let bench = bench()?;
+fn if_match_of_another_version_is_refused(protocol: Protocol) -> Result<()> {
+    let bench = bench(protocol)?;
     bench.ask(0..1)?;
     let request = request("bytes=0-9").header("If-Match", "\"other\"");
     assert_eq!(bench.client.send(&request)?.status, 412);
     Ok(())
 }
+
+millpond_testkit::each_protocol!(
+    [Http1, Streams]
+    if_range_is_compared_with_the_held_entry,
+    if_range_on_a_cold_entry_gets_the_right_bytes,
+    if_range_of_an_old_version_gets_the_new_one_whole,
+    the_clients_condition_does_not_reach_the_origin,
+    a_client_that_has_it_gets_304,
+    if_match_of_another_version_is_refused,
+);

@@ -3,7 +3,8 @@
 use crate::bench::*;
 use anyhow::{Context, Result};
 use millpond_testkit::{
-    Connection, Deadline, Gate, Manners, Ranges, Request, Response, Turn, Validator, offset_bytes,
+    Connection, Deadline, Gate, Manners, Protocol, Ranges, Request, Response, Turn, Validator,
+    offset_bytes,
 };
 use std::ops::Range;
 
@@ -14,10 +15,10 @@ const MANNERS: [Ranges; 2] = [Ranges::Supported, Ranges::Unconditional];
 const TOO_MANY: usize = 10;
 
 /// A proxy that holds slice 0 of version 1, before an origin that has gone on to version 2.
-fn changed(ranges: Ranges) -> Result<Bench> {
+fn changed(protocol: Protocol, ranges: Ranges) -> Result<Bench> {
     let mut manners = Manners::of(LEN);
     manners.ranges = ranges;
-    let bench = Bench::with(ALONE, manners)?;
+    let bench = Bench::with(protocol, ALONE, manners)?;
     bench.ask(0..1)?;
     bench.assert_fetched_once(0..SLICE);
     bench.film.change(|manners| manners.version = 2);
@@ -26,10 +27,9 @@ fn changed(ranges: Ranges) -> Result<Bench> {
 }
 
 /// Before the head: the request starts again, and gets the new version, complete.
-#[test]
-fn a_change_before_the_head_restarts_on_the_new_generation() -> Result<()> {
+fn a_change_before_the_head_restarts_on_the_new_generation(protocol: Protocol) -> Result<()> {
     for ranges in MANNERS {
-        let bench = changed(ranges)?;
+        let bench = changed(protocol, ranges)?;
         let part = bench.ask(SLICE..SLICE + 10)?;
         assert_part(&part, SLICE..SLICE + 10, 2);
         assert_eq!(part.header("ETag"), Some("\"v2\""));
@@ -40,10 +40,9 @@ fn a_change_before_the_head_restarts_on_the_new_generation() -> Result<()> {
 }
 
 /// The old generation is gone as a whole: slice 0 is not served any more, and comes anew.
-#[test]
-fn a_change_retires_every_slice() -> Result<()> {
+fn a_change_retires_every_slice(protocol: Protocol) -> Result<()> {
     for ranges in MANNERS {
-        let bench = changed(ranges)?;
+        let bench = changed(protocol, ranges)?;
         bench.ask(SLICE..SLICE + 10)?;
         assert_part(&bench.ask(0..10)?, 0..10, 2);
         assert_part(&bench.ask(0..3 * SLICE)?, 0..3 * SLICE, 2);
@@ -54,10 +53,9 @@ fn a_change_retires_every_slice() -> Result<()> {
 
 /// After the head: the client sees the failure, with no byte of the new version in what it got;
 /// the next request is right.
-#[test]
-fn a_change_after_the_head_ends_the_answer_visibly() -> Result<()> {
+fn a_change_after_the_head_ends_the_answer_visibly(protocol: Protocol) -> Result<()> {
     for ranges in MANNERS {
-        let bench = changed(ranges)?;
+        let bench = changed(protocol, ranges)?;
         let cut = bench.ask(0..2 * SLICE)?;
         // Held bytes go out at once, so the head and slice 0 are those of version 1.
         assert_eq!(cut.status, 206);
@@ -71,10 +69,9 @@ fn a_change_after_the_head_ends_the_answer_visibly() -> Result<()> {
 }
 
 /// A change under an answer to a request for the whole ends it visibly, too.
-#[test]
-fn a_change_under_a_whole_answer_ends_it_visibly() -> Result<()> {
+fn a_change_under_a_whole_answer_ends_it_visibly(protocol: Protocol) -> Result<()> {
     for ranges in MANNERS {
-        let bench = changed(ranges)?;
+        let bench = changed(protocol, ranges)?;
         let cut = bench.ask_whole()?;
         assert_eq!((cut.status, cut.is_complete()), (200, false));
         assert_bytes(&cut.body, 0..SLICE, 1);
@@ -85,12 +82,11 @@ fn a_change_under_a_whole_answer_ends_it_visibly() -> Result<()> {
 
 /// A reader whose slices are all held goes on with the old version when another request finds out
 /// about the new one.
-#[test]
-fn a_reader_finishes_from_what_is_held() -> Result<()> {
+fn a_reader_finishes_from_what_is_held(protocol: Protocol) -> Result<()> {
     // More than sockets take, so that the reader is still there when the change is seen.
     let len = 24 * LARGE_SLICE;
     let held = 20 * LARGE_SLICE;
-    let bench = Bench::with(LARGE, Manners::of(len))?;
+    let bench = Bench::with(protocol, LARGE, Manners::of(len))?;
     assert_eq!(bench.ask(0..held)?.body.len() as u64, held);
     let mut reader = bench.begin(&bytes_field(&(0..held)))?;
     let mut response = reader.read_head("GET")?.context("a head")?;
@@ -106,10 +102,9 @@ fn a_reader_finishes_from_what_is_held() -> Result<()> {
 }
 
 /// Two requests meet the change at once: both get the new version.
-#[test]
-fn requests_that_meet_a_change_together_are_right() -> Result<()> {
+fn requests_that_meet_a_change_together_are_right(protocol: Protocol) -> Result<()> {
     for ranges in MANNERS {
-        let bench = changed(ranges)?;
+        let bench = changed(protocol, ranges)?;
         let gate = Gate::new();
         bench
             .film
@@ -131,13 +126,12 @@ fn requests_that_meet_a_change_together_are_right() -> Result<()> {
 }
 
 /// An origin that never says the same twice is not asked for ever, and mixes nothing.
-#[test]
-fn restarts_are_bounded() -> Result<()> {
+fn restarts_are_bounded(protocol: Protocol) -> Result<()> {
     for ranges in MANNERS {
         let mut manners = Manners::of(LEN);
         manners.ranges = ranges;
         manners.turn = Turn::EveryRequests(1);
-        let bench = Bench::with(ALONE, manners)?;
+        let bench = Bench::with(protocol, ALONE, manners)?;
         for range in [
             0..1,
             SLICE..SLICE + 10,
@@ -160,13 +154,12 @@ fn restarts_are_bounded() -> Result<()> {
 
 /// The change comes while bytes are on their way: who reads the old file reads it to the end or
 /// sees a failure, and the next slices are of the new one.
-#[test]
-fn a_change_within_a_transfer_is_seen() -> Result<()> {
+fn a_change_within_a_transfer_is_seen(protocol: Protocol) -> Result<()> {
     for ranges in MANNERS {
         let mut manners = Manners::of(LEN);
         manners.ranges = ranges;
         manners.turn = Turn::AfterBytes(SLICE + 100);
-        let bench = Bench::with(ALONE, manners)?;
+        let bench = Bench::with(protocol, ALONE, manners)?;
         for start in [0, SLICE, 2 * SLICE, 3 * SLICE] {
             let part = bench.ask(start..start + SLICE)?;
             assert_one_version(&part.body, start);
@@ -190,11 +183,10 @@ fn whole_until_complete(bench: &Bench) -> Result<Response> {
 }
 
 /// The total length belongs to the generation: another one under the same validator is a change.
-#[test]
-fn another_length_is_another_generation() -> Result<()> {
+fn another_length_is_another_generation(protocol: Protocol) -> Result<()> {
     let mut manners = Manners::of(LEN - 1000);
     manners.validator = Validator::Unchanging;
-    let bench = Bench::with(ALONE, manners)?;
+    let bench = Bench::with(protocol, ALONE, manners)?;
     bench.ask(0..1)?;
     bench
         .film
@@ -207,10 +199,9 @@ fn another_length_is_another_generation() -> Result<()> {
 
 /// The new version is shorter than the range asked for: 416 with its length, and the old slices
 /// are gone.
-#[test]
-fn a_shorter_version_refuses_the_range() -> Result<()> {
+fn a_shorter_version_refuses_the_range(protocol: Protocol) -> Result<()> {
     for ranges in MANNERS {
-        let bench = changed(ranges)?;
+        let bench = changed(protocol, ranges)?;
         bench.film.change(|manners| manners.len = 1000);
         let refused = bench.ask(2 * SLICE..2 * SLICE + 10)?;
         assert_eq!(refused.status, 416, "{ranges:?}");
@@ -223,9 +214,8 @@ fn a_shorter_version_refuses_the_range() -> Result<()> {
 }
 
 /// The new version does not do ranges: it is kept whole, and served.
-#[test]
-fn a_version_without_ranges_replaces_the_slices() -> Result<()> {
-    let bench = changed(Ranges::Supported)?;
+fn a_version_without_ranges_replaces_the_slices(protocol: Protocol) -> Result<()> {
+    let bench = changed(protocol, Ranges::Supported)?;
     bench
         .film
         .change(|manners| manners.ranges = Ranges::Ignored);
@@ -238,13 +228,12 @@ fn a_version_without_ranges_replaces_the_slices() -> Result<()> {
 }
 
 /// Dates alone tell versions apart, or slices are not kept: either way nothing mixes.
-#[test]
-fn a_change_that_only_a_date_tells_is_seen() -> Result<()> {
+fn a_change_that_only_a_date_tells_is_seen(protocol: Protocol) -> Result<()> {
     for ranges in MANNERS {
         let mut manners = Manners::of(LEN);
         manners.validator = Validator::Date;
         manners.ranges = ranges;
-        let bench = Bench::with(ALONE, manners)?;
+        let bench = Bench::with(protocol, ALONE, manners)?;
         assert_part(&bench.ask(0..10)?, 0..10, 1);
         bench.film.change(|manners| manners.version = 2);
         let part = bench.ask(0..2 * SLICE)?;
@@ -257,13 +246,12 @@ fn a_change_that_only_a_date_tells_is_seen() -> Result<()> {
 
 /// Many readers of a resource that changes all the time: each answer has bytes of one version, the
 /// one that its ETag names; at rest, all is right.
-#[test]
-fn readers_of_a_changing_resource_never_see_a_mixture() -> Result<()> {
+fn readers_of_a_changing_resource_never_see_a_mixture(protocol: Protocol) -> Result<()> {
     for ranges in MANNERS {
         let mut manners = Manners::of(LEN);
         manners.ranges = ranges;
         manners.turn = Turn::EveryRequests(7);
-        let bench = Bench::with(&format!("{ALONE} proxy_cache_lock on;"), manners)?;
+        let bench = Bench::with(protocol, &format!("{ALONE} proxy_cache_lock on;"), manners)?;
         std::thread::scope(|scope| {
             for reader in 0..6 {
                 let bench = &bench;
@@ -299,8 +287,7 @@ fn read_one(bench: &Bench, range: Range<u64>) {
 
 /// A fill breaks off, and the next one is of another version: a client that reads late gets what
 /// was sent to it, though the kernel takes it from the pages of the file only when it leaves.
-#[test]
-fn what_was_sent_of_a_broken_fill_is_not_written_over() -> Result<()> {
+fn what_was_sent_of_a_broken_fill_is_not_written_over(protocol: Protocol) -> Result<()> {
     const BROKEN_AT: u64 = 512 << 10;
     const UNREAD: u64 = 32 << 10;
     let gate = Gate::new();
@@ -308,7 +295,7 @@ fn what_was_sent_of_a_broken_fill_is_not_written_over() -> Result<()> {
     manners.held = vec![(BROKEN_AT..LEN, gate.clone())];
     manners.drop_at = Some(BROKEN_AT + 1);
     let lines = "proxy_cache_lock on; access_log %%DIR%%/access.log;";
-    let bench = Bench::with(lines, manners)?;
+    let bench = Bench::with(protocol, lines, manners)?;
     let (mut leader, mut filled) = begin_whole(&bench, BROKEN_AT)?;
     wait_until_in_the_cache(&bench, BROKEN_AT, 1)?;
     let (mut reader, mut late) = begin_whole(&bench, BROKEN_AT - UNREAD)?;
@@ -331,7 +318,7 @@ fn what_was_sent_of_a_broken_fill_is_not_written_over() -> Result<()> {
 /// Asks for all of it, and reads the first `len` bytes.
 fn begin_whole(bench: &Bench, len: u64) -> Result<(Connection, Response)> {
     let mut connection = bench.client.connect()?;
-    connection.send_raw(&Request::get("/film").encode())?;
+    connection.ask(&Request::get("/film"))?;
     let head = connection.read_head("GET")?;
     let mut response = head.context("closed without a head")?;
     connection.read_some(&mut response, usize::try_from(len)?)?;
@@ -354,3 +341,21 @@ fn wait_until_in_the_cache(bench: &Bench, end: u64, version: u16) -> Result<()> 
     let waited = Deadline::after(std::time::Duration::from_secs(10)).poll(is_there);
     waited.with_context(|| format!("version {version} never came to the disk"))
 }
+
+millpond_testkit::each_protocol!(
+    [Http1, Streams]
+    a_change_before_the_head_restarts_on_the_new_generation,
+    a_change_retires_every_slice,
+    a_change_after_the_head_ends_the_answer_visibly,
+    a_change_under_a_whole_answer_ends_it_visibly,
+    a_reader_finishes_from_what_is_held,
+    requests_that_meet_a_change_together_are_right,
+    restarts_are_bounded,
+    a_change_within_a_transfer_is_seen,
+    another_length_is_another_generation,
+    a_shorter_version_refuses_the_range,
+    a_version_without_ranges_replaces_the_slices,
+    a_change_that_only_a_date_tells_is_seen,
+    readers_of_a_changing_resource_never_see_a_mixture,
+    what_was_sent_of_a_broken_fill_is_not_written_over,
+);

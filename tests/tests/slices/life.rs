@@ -2,16 +2,15 @@
 
 use crate::bench::*;
 use anyhow::{Context, Result};
-use millpond_testkit::{Gate, Manners, Request};
+use millpond_testkit::{Gate, Manners, Protocol, Request};
 
 /// Requests on four workers share what is fetched: each byte comes once.
-#[test]
-fn workers_share_what_is_fetched() -> Result<()> {
+fn workers_share_what_is_fetched(protocol: Protocol) -> Result<()> {
     let gate = Gate::new();
     let mut manners = Manners::of(LEN);
     manners.head_gate = Some(gate.clone());
     let lines = format!("{ALONE} {LOCKED}");
-    let bench = Bench::with_workers(4, &lines, manners)?;
+    let bench = Bench::with_workers(protocol, 4, &lines, manners)?;
     let mut asked = Vec::new();
     for turn in 0..40 {
         // All begin in one slice: whoever is further behind a transfer that is slow, as all are on
@@ -34,12 +33,11 @@ fn workers_share_what_is_fetched() -> Result<()> {
 }
 
 /// A reload neither loses slices nor cuts a reader off.
-#[test]
-fn a_reload_keeps_slices_and_readers() -> Result<()> {
+fn a_reload_keeps_slices_and_readers(protocol: Protocol) -> Result<()> {
     let gate = Gate::new();
     let mut manners = Manners::of(LEN);
     manners.held = vec![(SLICE + 100..2 * SLICE, gate.clone())];
-    let bench = Bench::with(ALONE, manners)?;
+    let bench = Bench::with(protocol, ALONE, manners)?;
     let mut reader = bench.begin(&bytes_field(&(0..2 * SLICE)))?;
     let mut response = reader.read_head("GET")?.context("a head")?;
     reader.read_some(&mut response, SLICE as usize)?;
@@ -56,12 +54,11 @@ fn a_reload_keeps_slices_and_readers() -> Result<()> {
 }
 
 /// A crash within a slice: nothing torn is served afterwards.
-#[test]
-fn a_crash_within_a_slice_leaves_nothing_torn() -> Result<()> {
+fn a_crash_within_a_slice_leaves_nothing_torn(protocol: Protocol) -> Result<()> {
     let gate = Gate::new();
     let mut manners = Manners::of(LEN);
     manners.held = vec![(SLICE + 100..2 * SLICE, gate.clone())];
-    let mut bench = Bench::with(ALONE, manners)?;
+    let mut bench = Bench::with(protocol, ALONE, manners)?;
     let mut reader = bench.begin(&bytes_field(&(0..2 * SLICE)))?;
     let mut response = reader.read_head("GET")?.context("a head")?;
     reader.read_some(&mut response, SLICE as usize + 50)?;
@@ -79,12 +76,11 @@ fn a_crash_within_a_slice_leaves_nothing_torn() -> Result<()> {
 
 /// Readers that come, seek and leave in the middle: who stays gets the right bytes, and the origin
 /// is not asked without measure.
-#[test]
-fn readers_that_come_and_go_are_served() -> Result<()> {
+fn readers_that_come_and_go_are_served(protocol: Protocol) -> Result<()> {
     let mut manners = Manners::of(LEN);
     // Slow enough that readers meet what is on its way.
     manners.rate = Some(8 << 20);
-    let bench = Bench::with_workers(2, &format!("{ALONE} {LOCKED}"), manners)?;
+    let bench = Bench::with_workers(protocol, 2, &format!("{ALONE} {LOCKED}"), manners)?;
     std::thread::scope(|scope| {
         for reader in 0..8 {
             let bench = &bench;
@@ -119,9 +115,8 @@ fn come_and_go(bench: &Bench, numbers: &mut Numbers) -> Result<()> {
 }
 
 /// The first uses of `proxy_cache_min_uses` pass, with the right bytes; then slices are kept.
-#[test]
-fn slices_are_kept_after_min_uses() -> Result<()> {
-    let bench = Bench::new(&format!("{ALONE} proxy_cache_min_uses 3;"))?;
+fn slices_are_kept_after_min_uses(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol, &format!("{ALONE} proxy_cache_min_uses 3;"))?;
     let wanted = SLICE - 10..SLICE + 10;
     for expected in ["MISS", "MISS", "MISS", "HIT"] {
         let part = bench.ask(wanted.clone())?;
@@ -132,11 +127,10 @@ fn slices_are_kept_after_min_uses() -> Result<()> {
 }
 
 /// Hosts have slices of their own where the key says so.
-#[test]
-fn keys_do_not_share_slices() -> Result<()> {
+fn keys_do_not_share_slices(protocol: Protocol) -> Result<()> {
     let keyed = format!("{ALONE} proxy_cache_key $host$uri;");
     for form in [&*keyed, LISTING] {
-        let bench = Bench::new(form)?;
+        let bench = Bench::new(protocol, form)?;
         for (host, version) in [("one", 1), ("two", 2), ("one", 1), ("two", 2)] {
             bench.film.change(|manners| manners.version = version);
             for slice in [0, 1] {
@@ -153,9 +147,8 @@ fn keys_do_not_share_slices() -> Result<()> {
 }
 
 /// A worker's log stays clean through a client that asks for everything in the worst order.
-#[test]
-fn the_worst_order_is_served() -> Result<()> {
-    let mut bench = Bench::new(ALONE)?;
+fn the_worst_order_is_served(protocol: Protocol) -> Result<()> {
+    let mut bench = Bench::new(protocol, ALONE)?;
     let slices = LEN.div_ceil(SLICE);
     for slice in (0..slices).rev() {
         let range = slice * SLICE + 1..LEN.min((slice + 1) * SLICE + 1);
@@ -164,3 +157,14 @@ fn the_worst_order_is_served() -> Result<()> {
     bench.assert_fetched_once(0..LEN);
     bench.proxy.quit()
 }
+
+millpond_testkit::each_protocol!(
+    [Http1, Streams]
+    workers_share_what_is_fetched,
+    a_reload_keeps_slices_and_readers,
+    a_crash_within_a_slice_leaves_nothing_torn,
+    readers_that_come_and_go_are_served,
+    slices_are_kept_after_min_uses,
+    keys_do_not_share_slices,
+    the_worst_order_is_served,
+);

@@ -3,7 +3,7 @@
 
 use crate::bench::*;
 use anyhow::{Context, Result};
-use millpond_testkit::{Client, Gate, Lie, Manners, Outage, Ranges, Response, Validator};
+use millpond_testkit::{Client, Gate, Lie, Manners, Outage, Protocol, Ranges, Response, Validator};
 use std::ops::Range;
 
 /// Asserts the right bytes of version 1, or what the origin itself says to the same request, or a
@@ -52,7 +52,7 @@ fn an_origin_without_ranges_is_kept_whole() -> Result<()> {
     for (form, _) in FORMS {
         let mut manners = Manners::of(LEN);
         manners.ranges = Ranges::Ignored;
-        let bench = Bench::with(form, manners)?;
+        let bench = Bench::with(Protocol::Http1, form, manners)?;
         let first = bench.ask(SLICE..SLICE + 10)?;
         assert_whole(&first, 1);
         assert_eq!(label(&first), "MISS", "{form}");
@@ -73,7 +73,11 @@ fn ranges_can_be_forced() -> Result<()> {
         let mut manners = Manners::of(LEN);
         manners.ranges = Ranges::Ignored;
         manners.held = vec![(2 * SLICE..LEN, gate.clone())];
-        let bench = Bench::with(&format!("{form} proxy_force_ranges on;"), manners)?;
+        let bench = Bench::with(
+            Protocol::Http1,
+            &format!("{form} proxy_force_ranges on;"),
+            manners,
+        )?;
         let first = bench.ask(SLICE..SLICE + 10)?;
         assert_part(&first, SLICE..SLICE + 10, 1);
         assert_eq!(label(&first), "MISS", "{form}");
@@ -93,7 +97,7 @@ fn a_whole_answer_without_ranges_is_one_transfer() -> Result<()> {
     for (form, _) in FORMS {
         let mut manners = Manners::of(LEN);
         manners.ranges = Ranges::Ignored;
-        let bench = Bench::with(form, manners)?;
+        let bench = Bench::with(Protocol::Http1, form, manners)?;
         assert_whole(&bench.ask_whole()?, 1);
         assert_whole(&bench.ask_until(5..15, "HIT")?, 1);
         bench.assert_fetched_once(0..LEN);
@@ -107,7 +111,7 @@ fn ranges_without_a_strong_validator_pass_unstored() -> Result<()> {
     for validator in [Validator::Weak, Validator::None] {
         let mut manners = Manners::of(LEN);
         manners.validator = validator;
-        let bench = Bench::with(ALONE, manners)?;
+        let bench = Bench::with(Protocol::Http1, ALONE, manners)?;
         for version in [1, 2, 3] {
             bench.film.change(|manners| manners.version = version);
             bench.forget();
@@ -128,7 +132,7 @@ fn a_whole_without_a_strong_validator_is_kept() -> Result<()> {
     for validator in [Validator::Weak, Validator::None] {
         let mut manners = Manners::of(LEN);
         manners.validator = validator;
-        let bench = Bench::with(ALONE, manners)?;
+        let bench = Bench::with(Protocol::Http1, ALONE, manners)?;
         assert_whole(&bench.ask_whole()?, 1);
         bench.film.change(|manners| manners.version = 2);
         let part = bench.ask_until(SLICE - 5..SLICE + 5, "HIT")?;
@@ -159,7 +163,7 @@ fn a_wrong_content_range_is_found_out() -> Result<()> {
         let case = format!("{lie:?}");
         let mut manners = Manners::of(LEN);
         manners.lie = Some(lie);
-        let bench = Bench::with(ALONE, manners)?;
+        let bench = Bench::with(Protocol::Http1, ALONE, manners)?;
         let wanted = SLICE - 10..2 * SLICE - 10;
         for _ in 0..2 {
             assert_right_or_failed(&bench, wanted.clone(), &case);
@@ -187,7 +191,7 @@ fn a_wrong_second_slice_is_found_out() -> Result<()> {
     ];
     for lie in lies {
         let case = format!("{lie:?}");
-        let bench = Bench::new(ALONE)?;
+        let bench = Bench::new(Protocol::Http1, ALONE)?;
         bench.ask(0..1)?;
         bench.assert_fetched_once(0..SLICE);
         bench.film.change(|manners| manners.lie = Some(lie));
@@ -208,7 +212,7 @@ fn a_total_that_cannot_be_counted_in_slices_passes_unstored() -> Result<()> {
     for lie in [Lie::UnknownTotal, Lie::Total(1 << 60)] {
         let mut manners = Manners::of(LEN);
         manners.lie = Some(lie);
-        let bench = Bench::with(ALONE, manners)?;
+        let bench = Bench::with(Protocol::Http1, ALONE, manners)?;
         for _ in 0..2 {
             let part = bench.ask(SLICE..SLICE + 10)?;
             assert_eq!((part.status, label(&part)), (206, "MISS"), "{lie:?}");
@@ -228,7 +232,7 @@ fn a_total_that_cannot_be_counted_in_slices_passes_unstored() -> Result<()> {
 fn a_416_is_passed_on() -> Result<()> {
     for (form, _) in FORMS {
         let outside = 2 * LARGE_SLICE..2 * LARGE_SLICE + 10;
-        let bench = Bench::with(form, Manners::of(1000))?;
+        let bench = Bench::with(Protocol::Http1, form, Manners::of(1000))?;
         let refused = bench.ask(outside.clone())?;
         assert_eq!(refused.status, 416, "{form}");
         assert_eq!(refused.header("Content-Range"), Some("bytes */1000"));
@@ -243,7 +247,7 @@ fn a_416_is_passed_on() -> Result<()> {
 #[test]
 fn an_empty_body_has_no_ranges() -> Result<()> {
     for (form, _) in FORMS {
-        let bench = Bench::with(form, Manners::of(0))?;
+        let bench = Bench::with(Protocol::Http1, form, Manners::of(0))?;
         for _ in 0..2 {
             let whole = bench.ask_whole()?;
             assert_eq!((whole.status, whole.body.len()), (200, 0), "{form}");
@@ -259,7 +263,7 @@ fn an_empty_body_has_no_ranges() -> Result<()> {
 #[test]
 fn a_small_body_is_one_slice() -> Result<()> {
     for (form, _) in FORMS {
-        let bench = Bench::with(form, Manners::of(1000))?;
+        let bench = Bench::with(Protocol::Http1, form, Manners::of(1000))?;
         let part = bench.ask(10..20)?;
         assert_eq!(part.header("Content-Range"), Some("bytes 10-19/1000"));
         assert_bytes(&part.body, 10..20, 1);
@@ -268,7 +272,7 @@ fn a_small_body_is_one_slice() -> Result<()> {
         assert_bytes(&whole.body, 0..1000, 1);
         assert_eq!(label(&whole), "HIT", "{form}");
 
-        let bench = Bench::with(form, Manners::of(1000))?;
+        let bench = Bench::with(Protocol::Http1, form, Manners::of(1000))?;
         let whole = bench.ask_whole()?;
         assert_eq!((whole.status, label(&whole)), (200, "MISS"), "{form}");
         assert_bytes(&whole.body, 0..1000, 1);
@@ -285,7 +289,7 @@ fn a_part_that_breaks_off_is_never_kept_as_whole() -> Result<()> {
     for (form, _) in FORMS {
         let mut manners = Manners::of(LEN);
         manners.drop_at = Some(SLICE + 100);
-        let bench = Bench::with(form, manners)?;
+        let bench = Bench::with(Protocol::Http1, form, manners)?;
         let wanted = 0..2 * SLICE;
         assert_right_or_failed(&bench, wanted.clone(), form);
         bench.film.change(|manners| manners.drop_at = None);
@@ -300,7 +304,7 @@ fn a_part_that_breaks_off_is_never_kept_as_whole() -> Result<()> {
 fn bytes_before_the_break_are_served() -> Result<()> {
     let mut manners = Manners::of(LEN);
     manners.drop_at = Some(1000);
-    let bench = Bench::with(ALONE, manners)?;
+    let bench = Bench::with(Protocol::Http1, ALONE, manners)?;
     assert_part(&bench.ask(0..500)?, 0..500, 1);
     bench.film.change(|manners| manners.drop_at = None);
     assert_part(&bench.ask(0..2000)?, 0..2000, 1);
@@ -314,7 +318,7 @@ fn an_error_of_the_origin_is_passed_on() -> Result<()> {
         for status in [404, 403, 500, 503] {
             let mut manners = Manners::of(LEN);
             manners.outage = Outage::Status(status);
-            let bench = Bench::with(form, manners)?;
+            let bench = Bench::with(Protocol::Http1, form, manners)?;
             let failed = bench.ask(0..10)?;
             assert_eq!(failed.status, status, "{form}");
             assert_eq!(failed.text(), "the origin fails\n");
@@ -331,7 +335,7 @@ fn an_origin_that_closes_is_a_bad_gateway() -> Result<()> {
     for (form, _) in FORMS {
         let mut manners = Manners::of(LEN);
         manners.outage = Outage::Closes;
-        let bench = Bench::with(form, manners)?;
+        let bench = Bench::with(Protocol::Http1, form, manners)?;
         assert_eq!(bench.ask(0..10)?.status, 502, "{form}");
         bench.film.change(|manners| manners.outage = Outage::None);
         assert_part(&bench.ask(0..10)?, 0..10, 1);
@@ -344,7 +348,7 @@ fn an_origin_that_closes_is_a_bad_gateway() -> Result<()> {
 #[test]
 fn a_failure_behind_held_slices_is_visible_and_keeps_them() -> Result<()> {
     for outage in [Outage::Status(500), Outage::Closes] {
-        let bench = Bench::new(ALONE)?;
+        let bench = Bench::new(Protocol::Http1, ALONE)?;
         bench.ask(0..1)?;
         bench.assert_fetched_once(0..SLICE);
         bench.film.change(|manners| manners.outage = outage);

@@ -3,7 +3,7 @@
 
 use crate::bench::*;
 use anyhow::{Context, Result};
-use millpond_testkit::{Deadline, Gate, Manners, Outage, Request, Resource, Response};
+use millpond_testkit::{Deadline, Gate, Manners, Outage, Protocol, Request, Resource, Response};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn short_lived() -> Manners {
 
 /// Slices 0 and 1 are held, and no longer fresh after a second.
 fn two_slices(lines: &str) -> Result<Bench> {
-    let bench = Bench::with(&format!("{ALONE} {lines}"), short_lived())?;
+    let bench = Bench::with(Protocol::Http1, &format!("{ALONE} {lines}"), short_lived())?;
     assert_part(&bench.ask(0..2 * SLICE)?, 0..2 * SLICE, 1);
     bench.assert_fetched_once(0..2 * SLICE);
     bench.forget();
@@ -28,7 +28,7 @@ fn two_slices(lines: &str) -> Result<Bench> {
 fn variants_have_their_own_slices() -> Result<()> {
     let mut manners = Manners::of(LEN);
     manners.varies_by = Some("X-Lang");
-    let bench = Bench::with(ALONE, manners)?;
+    let bench = Bench::with(Protocol::Http1, ALONE, manners)?;
     let ask = |language: u16, range: Range<u64>| -> Result<Response> {
         let request = request(&bytes_field(&range)).header("X-Lang", &language.to_string());
         bench.client.send(&request)
@@ -220,7 +220,10 @@ fn many_requests_for_stale_slices_revalidate_once() -> Result<()> {
 #[test]
 fn a_purge_takes_every_slice() -> Result<()> {
     for (form, size) in FORMS {
-        let bench = Bench::new(&format!("{form} proxy_cache_purge $is_purge;"))?;
+        let bench = Bench::new(
+            Protocol::Http1,
+            &format!("{form} proxy_cache_purge $is_purge;"),
+        )?;
         bench.ask(0..2 * size)?;
         bench.ask_until(0..2 * size, "HIT")?;
         bench.film.change(|manners| manners.version = 2);
@@ -242,7 +245,11 @@ fn a_purge_covers_running_fills() -> Result<()> {
     let gate = Gate::new();
     let mut manners = Manners::of(LEN);
     manners.held = vec![(SLICE / 2..SLICE, gate.clone())];
-    let bench = Bench::with(&format!("{ALONE} proxy_cache_purge $is_purge;"), manners)?;
+    let bench = Bench::with(
+        Protocol::Http1,
+        &format!("{ALONE} proxy_cache_purge $is_purge;"),
+        manners,
+    )?;
     let mut reader = bench.begin(&bytes_field(&(0..SLICE)))?;
     let mut response = reader.read_head("GET")?.context("a head")?;
     reader.read_some(&mut response, 100)?;
@@ -259,9 +266,10 @@ fn a_purge_covers_running_fills() -> Result<()> {
 /// A bypass asks the origin for the range as it is; it neither takes held slices nor hurts them.
 #[test]
 fn a_bypass_leaves_the_slices_whole() -> Result<()> {
-    let bench = Bench::new(&format!(
-        "{ALONE} proxy_cache_bypass $http_x_bypass; proxy_no_cache $http_x_bypass;"
-    ))?;
+    let bench = Bench::new(
+        Protocol::Http1,
+        &format!("{ALONE} proxy_cache_bypass $http_x_bypass; proxy_no_cache $http_x_bypass;"),
+    )?;
     bench.ask(0..SLICE)?;
     bench.assert_fetched_once(0..SLICE);
     let past = request("bytes=5-14").header("X-Bypass", "1");
@@ -280,7 +288,7 @@ fn what_may_not_be_stored_passes() -> Result<()> {
     for (form, size) in FORMS {
         let mut manners = Manners::of(LEN);
         manners.fields = vec![("Cache-Control", "no-store".to_string())];
-        let bench = Bench::with(form, manners)?;
+        let bench = Bench::with(Protocol::Http1, form, manners)?;
         for version in [1, 2] {
             bench.film.change(|manners| manners.version = version);
             let range = size - 10..size + 10;

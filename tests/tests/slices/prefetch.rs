@@ -2,6 +2,7 @@
 
 use crate::bench::*;
 use anyhow::Result;
+use millpond_testkit::Protocol;
 
 /// Number of slices beyond the end of a range, as the directive allows.
 const AHEAD: u64 = 2;
@@ -14,7 +15,7 @@ fn nth(slice: u64) -> std::ops::Range<u64> {
 /// beyond what was asked for.
 #[test]
 fn a_sequential_reader_finds_the_next_slices() -> Result<()> {
-    let bench = Bench::new(&format!("{ALONE} slice_prefetch {AHEAD};"))?;
+    let bench = Bench::new(Protocol::Http1, &format!("{ALONE} slice_prefetch {AHEAD};"))?;
     for slice in 0..6 {
         assert_part(&bench.ask(nth(slice))?, nth(slice), 1);
         let furthest = bench.fetched().iter().map(|sent| sent.end).max();
@@ -33,7 +34,7 @@ fn a_sequential_reader_finds_the_next_slices() -> Result<()> {
 /// Off is off.
 #[test]
 fn nothing_is_fetched_in_advance_when_it_is_off() -> Result<()> {
-    let bench = Bench::new(&format!("{ALONE} slice_prefetch off;"))?;
+    let bench = Bench::new(Protocol::Http1, &format!("{ALONE} slice_prefetch off;"))?;
     for slice in 0..6 {
         let part = bench.ask(nth(slice))?;
         assert_part(&part, nth(slice), 1);
@@ -46,7 +47,7 @@ fn nothing_is_fetched_in_advance_when_it_is_off() -> Result<()> {
 /// A reader that jumps is no sequential one.
 #[test]
 fn a_reader_that_jumps_gets_nothing_in_advance() -> Result<()> {
-    let bench = Bench::new(&format!("{ALONE} slice_prefetch {AHEAD};"))?;
+    let bench = Bench::new(Protocol::Http1, &format!("{ALONE} slice_prefetch {AHEAD};"))?;
     let mut fetched = Vec::new();
     for slice in [20, 8, 32, 2, 14] {
         assert_part(&bench.ask(nth(slice))?, nth(slice), 1);
@@ -60,7 +61,7 @@ fn a_reader_that_jumps_gets_nothing_in_advance() -> Result<()> {
 /// The end of the body is the end.
 #[test]
 fn nothing_is_fetched_beyond_the_end() -> Result<()> {
-    let bench = Bench::new(&format!("{ALONE} slice_prefetch 16;"))?;
+    let bench = Bench::new(Protocol::Http1, &format!("{ALONE} slice_prefetch 16;"))?;
     let last = LEN / SLICE;
     let first = last - 4;
     for slice in first..last {
@@ -75,7 +76,10 @@ fn nothing_is_fetched_beyond_the_end() -> Result<()> {
 /// A prefetch never takes a byte that another request is fetching.
 #[test]
 fn what_is_fetched_in_advance_is_fetched_once() -> Result<()> {
-    let bench = Bench::new(&format!("{ALONE} slice_prefetch 16; {LOCKED}"))?;
+    let bench = Bench::new(
+        Protocol::Http1,
+        &format!("{ALONE} slice_prefetch 16; {LOCKED}"),
+    )?;
     let slices = LEN / SLICE;
     std::thread::scope(|scope| {
         for _ in 0..3 {

@@ -2,14 +2,13 @@
 
 use crate::bench::*;
 use anyhow::{Context, Result};
-use millpond_testkit::{Gate, Manners, Outage, Request};
+use millpond_testkit::{Gate, Manners, Outage, Protocol, Request};
 use std::ops::Range;
 
 /// Ten bytes cost the slice around them, in every form of configuration, and then nothing.
-#[test]
-fn a_cold_range_fetches_its_slices_only() -> Result<()> {
+fn a_cold_range_fetches_its_slices_only(protocol: Protocol) -> Result<()> {
     for (form, size) in FORMS {
-        let bench = Bench::new(form)?;
+        let bench = Bench::new(protocol, form)?;
         let wanted = size + 10..size + 20;
         for expected in ["MISS", "HIT", "HIT"] {
             let part = bench.ask(wanted.clone())?;
@@ -22,10 +21,9 @@ fn a_cold_range_fetches_its_slices_only() -> Result<()> {
 }
 
 /// Any other range of a slice that is held is a hit; the one over its border fetches its neighbour.
-#[test]
-fn a_range_over_a_border_fetches_the_missing_side_only() -> Result<()> {
+fn a_range_over_a_border_fetches_the_missing_side_only(protocol: Protocol) -> Result<()> {
     for (form, size) in FORMS {
-        let bench = Bench::new(form)?;
+        let bench = Bench::new(protocol, form)?;
         bench.ask(0..1)?;
         bench.assert_fetched_once(0..size);
         let inside = bench.ask(size - 100..size)?;
@@ -40,14 +38,13 @@ fn a_range_over_a_border_fetches_the_missing_side_only() -> Result<()> {
 
 /// Missing slices that touch come in one upstream request; those with a held one between them in
 /// two.
-#[test]
-fn neighbours_come_in_one_request() -> Result<()> {
-    let bench = Bench::new(ALONE)?;
+fn neighbours_come_in_one_request(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol, ALONE)?;
     let three = 0..3 * SLICE;
     assert_part(&bench.ask(three.clone())?, three.clone(), 1);
     assert_eq!(bench.ranges_asked(), [bytes_field(&three)]);
 
-    let bench = Bench::new(ALONE)?;
+    let bench = Bench::new(protocol, ALONE)?;
     bench.ask(2 * SLICE..3 * SLICE)?;
     let five = 0..5 * SLICE;
     assert_part(&bench.ask(five.clone())?, five.clone(), 1);
@@ -58,9 +55,8 @@ fn neighbours_come_in_one_request() -> Result<()> {
 }
 
 /// One request never asks for all of a long body: many small slices come in several.
-#[test]
-fn requests_to_the_origin_are_of_bounded_length() -> Result<()> {
-    let bench = Bench::new("slice 4k;")?;
+fn requests_to_the_origin_are_of_bounded_length(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol, "slice 4k;")?;
     assert_whole(&bench.ask_whole()?, 1);
     bench.assert_fetched_once(0..LEN);
     let longest = bench
@@ -74,13 +70,12 @@ fn requests_to_the_origin_are_of_bounded_length() -> Result<()> {
 
 /// However many requests overlap, each byte is fetched once: ranges and the whole, begun before the
 /// origin says a word.
-#[test]
-fn overlapping_requests_at_once_fetch_each_byte_once() -> Result<()> {
+fn overlapping_requests_at_once_fetch_each_byte_once(protocol: Protocol) -> Result<()> {
     for (form, size) in FORMS {
         let gate = Gate::new();
         let mut manners = Manners::of(LEN);
         manners.head_gate = Some(gate.clone());
-        let bench = Bench::with(&format!("{form} {LOCKED}"), manners)?;
+        let bench = Bench::with(protocol, &format!("{form} {LOCKED}"), manners)?;
         let wanted: Vec<Range<u64>> = (0..24u64)
             .map(|turn| {
                 // In one slice: whoever is further behind a slow transfer asks for itself.
@@ -93,7 +88,7 @@ fn overlapping_requests_at_once_fetch_each_byte_once() -> Result<()> {
             asked.push(bench.begin(&bytes_field(range))?);
         }
         let mut whole = bench.client.connect()?;
-        whole.send_raw(&Request::get("/film").encode())?;
+        whole.ask(&Request::get("/film"))?;
         bench.origin.wait_for_requests(1)?;
         gate.open();
         for (connection, range) in asked.iter_mut().zip(&wanted) {
@@ -106,12 +101,11 @@ fn overlapping_requests_at_once_fetch_each_byte_once() -> Result<()> {
 }
 
 /// A range that wants what another request is fetching reads along, and asks for the rest only.
-#[test]
-fn a_running_fetch_is_shared() -> Result<()> {
+fn a_running_fetch_is_shared(protocol: Protocol) -> Result<()> {
     let gate = Gate::new();
     let mut manners = Manners::of(LEN);
     manners.held = vec![(SLICE / 2..SLICE, gate.clone())];
-    let bench = Bench::with(&format!("{ALONE} {LOCKED}"), manners)?;
+    let bench = Bench::with(protocol, &format!("{ALONE} {LOCKED}"), manners)?;
     let mut first = bench.begin(&bytes_field(&(0..SLICE)))?;
     let mut head = first.read_head("GET")?.context("a head")?;
     first.read_some(&mut head, 100)?;
@@ -129,9 +123,8 @@ fn a_running_fetch_is_shared() -> Result<()> {
 }
 
 /// Bytes that are held go out while the rest is still at the origin.
-#[test]
-fn held_bytes_are_sent_before_the_missing_ones_come() -> Result<()> {
-    let bench = Bench::new(ALONE)?;
+fn held_bytes_are_sent_before_the_missing_ones_come(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol, ALONE)?;
     bench.ask(0..1)?;
     bench.assert_fetched_once(0..SLICE);
     let gate = Gate::new();
@@ -148,12 +141,11 @@ fn held_bytes_are_sent_before_the_missing_ones_come() -> Result<()> {
 }
 
 /// Bytes go out as they come, not at the end of their slice.
-#[test]
-fn missing_bytes_are_sent_as_they_come() -> Result<()> {
+fn missing_bytes_are_sent_as_they_come(protocol: Protocol) -> Result<()> {
     let gate = Gate::new();
     let mut manners = Manners::of(LEN);
     manners.held = vec![(SLICE / 2..LEN, gate.clone())];
-    let bench = Bench::with(ALONE, manners)?;
+    let bench = Bench::with(protocol, ALONE, manners)?;
     assert_part(&bench.ask(0..1000)?, 0..1000, 1);
     gate.open();
     bench.assert_fetched_once(0..SLICE);
@@ -161,10 +153,9 @@ fn missing_bytes_are_sent_as_they_come() -> Result<()> {
 }
 
 /// The first request for an entry has no condition; every later fill names its generation.
-#[test]
-fn fills_of_a_known_entry_carry_if_range() -> Result<()> {
+fn fills_of_a_known_entry_carry_if_range(protocol: Protocol) -> Result<()> {
     for (form, size) in FORMS {
-        let bench = Bench::new(form)?;
+        let bench = Bench::new(protocol, form)?;
         bench.ask(0..1)?;
         bench.assert_fetched_once(0..size);
         bench.ask(size..size + 1)?;
@@ -176,15 +167,14 @@ fn fills_of_a_known_entry_carry_if_range() -> Result<()> {
 
 /// The wanted bytes lie deep in a slice: they are asked for first, the rest of the slice behind
 /// them, and nothing twice.
-#[test]
-fn a_deep_cold_range_starts_with_the_wanted_bytes() -> Result<()> {
+fn a_deep_cold_range_starts_with_the_wanted_bytes(protocol: Protocol) -> Result<()> {
     for slice in [0, 1, 2] {
         let start = slice * LARGE_SLICE;
         let wanted = start + 900_000..start + 900_010;
         let gate = Gate::new();
         let mut manners = Manners::of(LEN);
         manners.held = vec![(start..wanted.start, gate.clone())];
-        let bench = Bench::with(LARGE, manners)?;
+        let bench = Bench::with(protocol, LARGE, manners)?;
         assert_part(&bench.ask(wanted.clone())?, wanted, 1);
         gate.open();
         bench.assert_fetched_once(start..start + LARGE_SLICE);
@@ -200,9 +190,8 @@ fn a_deep_cold_range_starts_with_the_wanted_bytes() -> Result<()> {
 }
 
 /// A range that begins deep in one slice and ends in the next: both become whole.
-#[test]
-fn a_deep_range_over_a_border_is_right() -> Result<()> {
-    let bench = Bench::new(LARGE)?;
+fn a_deep_range_over_a_border_is_right(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol, LARGE)?;
     let wanted = LARGE_SLICE - 1000..LARGE_SLICE + 1000;
     assert_part(&bench.ask(wanted.clone())?, wanted, 1);
     bench.assert_fetched_once(0..2 * LARGE_SLICE);
@@ -213,14 +202,13 @@ fn a_deep_range_over_a_border_is_right() -> Result<()> {
 
 /// The last bytes of an entry nobody knows are asked for as they are: no request for the length
 /// first, and the rest of the last slice comes behind.
-#[test]
-fn a_cold_suffix_is_asked_as_it_is() -> Result<()> {
+fn a_cold_suffix_is_asked_as_it_is(protocol: Protocol) -> Result<()> {
     for (form, size) in FORMS {
         let last = slices_of(&(LEN - 1024..LEN), size);
         let gate = Gate::new();
         let mut manners = Manners::of(LEN);
         manners.held = vec![(0..LEN - 1024, gate.clone())];
-        let bench = Bench::with(form, manners)?;
+        let bench = Bench::with(protocol, form, manners)?;
         assert_part(&bench.ask_as("bytes=-1024")?, LEN - 1024..LEN, 1);
         let asked = bench.ranges_asked();
         assert_eq!(asked.first().map(String::as_str), Some("bytes=-1024"));
@@ -235,9 +223,8 @@ fn a_cold_suffix_is_asked_as_it_is() -> Result<()> {
 }
 
 /// A suffix over several slices makes each of them whole, and fetches nothing before them.
-#[test]
-fn a_long_suffix_fetches_the_slices_that_it_touches() -> Result<()> {
-    let bench = Bench::new(ALONE)?;
+fn a_long_suffix_fetches_the_slices_that_it_touches(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol, ALONE)?;
     let wanted = LEN - 3 * SLICE..LEN;
     let field = format!("bytes=-{}", 3 * SLICE);
     assert_part(&bench.ask_as(&field)?, wanted.clone(), 1);
@@ -246,9 +233,8 @@ fn a_long_suffix_fetches_the_slices_that_it_touches() -> Result<()> {
 }
 
 /// A suffix longer than the body is all of it.
-#[test]
-fn a_suffix_beyond_the_start_is_the_whole() -> Result<()> {
-    let bench = Bench::new(ALONE)?;
+fn a_suffix_beyond_the_start_is_the_whole(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol, ALONE)?;
     let field = format!("bytes=-{}", LEN + 10);
     for _ in 0..2 {
         assert_part(&bench.ask_as(&field)?, 0..LEN, 1);
@@ -258,9 +244,8 @@ fn a_suffix_beyond_the_start_is_the_whole() -> Result<()> {
 }
 
 /// A suffix of an entry that is known is cut from its slices.
-#[test]
-fn a_suffix_of_a_known_entry_fetches_its_last_slice() -> Result<()> {
-    let bench = Bench::new(ALONE)?;
+fn a_suffix_of_a_known_entry_fetches_its_last_slice(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol, ALONE)?;
     bench.ask(0..1)?;
     bench.assert_fetched_once(0..SLICE);
     assert_part(&bench.ask_as("bytes=-10")?, LEN - 10..LEN, 1);
@@ -270,10 +255,9 @@ fn a_suffix_of_a_known_entry_fetches_its_last_slice() -> Result<()> {
 }
 
 /// `bytes=N-` fetches from the slice of N to the end, and nothing before it.
-#[test]
-fn an_open_range_goes_to_the_end() -> Result<()> {
+fn an_open_range_goes_to_the_end(protocol: Protocol) -> Result<()> {
     for (form, size) in FORMS {
-        let bench = Bench::new(form)?;
+        let bench = Bench::new(protocol, form)?;
         let start = 2 * size + 7;
         let field = format!("bytes={start}-");
         assert_part(&bench.ask_as(&field)?, start..LEN, 1);
@@ -286,9 +270,8 @@ fn an_open_range_goes_to_the_end() -> Result<()> {
 }
 
 /// A last byte beyond the end is the end.
-#[test]
-fn a_range_past_the_end_stops_there() -> Result<()> {
-    let bench = Bench::new(ALONE)?;
+fn a_range_past_the_end_stops_there(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol, ALONE)?;
     for _ in 0..2 {
         let part = bench.ask(LEN - 10..LEN + 1000)?;
         assert_part(&part, LEN - 10..LEN, 1);
@@ -298,12 +281,11 @@ fn a_range_past_the_end_stops_there() -> Result<()> {
 }
 
 /// A range outside of a known entry is refused without a request; of a cold one, the origin says.
-#[test]
-fn a_range_outside_is_refused() -> Result<()> {
+fn a_range_outside_is_refused(protocol: Protocol) -> Result<()> {
     // Beyond the last slice, so that nothing of the body is touched.
     let outside = LEN + SLICE..LEN + SLICE + 10;
     let content_range = format!("bytes */{LEN}");
-    let bench = Bench::new(ALONE)?;
+    let bench = Bench::new(protocol, ALONE)?;
     for _ in 0..2 {
         let refused = bench.ask(outside.clone())?;
         assert_eq!(refused.status, 416);
@@ -320,10 +302,9 @@ fn a_range_outside_is_refused() -> Result<()> {
 }
 
 /// The whole of a cold entry, then any of its ranges; and the whole of one that is held in part.
-#[test]
-fn whole_and_ranges_share_the_entry() -> Result<()> {
+fn whole_and_ranges_share_the_entry(protocol: Protocol) -> Result<()> {
     for (form, size) in FORMS {
-        let bench = Bench::new(form)?;
+        let bench = Bench::new(protocol, form)?;
         assert_whole(&bench.ask_whole()?, 1);
         for start in [0, size - 5, LEN - 10] {
             let part = bench.ask(start..start + 10)?;
@@ -332,7 +313,7 @@ fn whole_and_ranges_share_the_entry() -> Result<()> {
         }
         bench.assert_fetched_once(0..LEN);
 
-        let bench = Bench::new(form)?;
+        let bench = Bench::new(protocol, form)?;
         bench.ask(size..size + 10)?;
         bench.ask_as("bytes=-10")?;
         assert_whole(&bench.ask_whole()?, 1);
@@ -345,9 +326,8 @@ fn whole_and_ranges_share_the_entry() -> Result<()> {
 }
 
 /// A player reads on and on, and seeks: no byte comes twice, prefetched or not.
-#[test]
-fn a_sequential_reader_costs_each_byte_once() -> Result<()> {
-    let bench = Bench::new(ALONE)?;
+fn a_sequential_reader_costs_each_byte_once(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol, ALONE)?;
     let step = SLICE / 2 + 1;
     let mut start = 0;
     while start < LEN {
@@ -360,8 +340,7 @@ fn a_sequential_reader_costs_each_byte_once() -> Result<()> {
 }
 
 /// One range never makes the origin send more than the slices that it touches, wherever it lies.
-#[test]
-fn the_origin_sends_no_more_than_the_slices_touched() -> Result<()> {
+fn the_origin_sends_no_more_than_the_slices_touched(protocol: Protocol) -> Result<()> {
     let cases = [
         0..1,
         SLICE - 1..SLICE,
@@ -370,7 +349,7 @@ fn the_origin_sends_no_more_than_the_slices_touched() -> Result<()> {
         LEN - 1..LEN,
     ];
     for wanted in cases {
-        let bench = Bench::new(ALONE)?;
+        let bench = Bench::new(protocol, ALONE)?;
         assert_part(&bench.ask(wanted.clone())?, wanted.clone(), 1);
         bench.assert_fetched_once(slices_of(&wanted, SLICE));
     }
@@ -378,12 +357,11 @@ fn the_origin_sends_no_more_than_the_slices_touched() -> Result<()> {
 }
 
 /// A client that leaves early loses nothing of what was fetched, and its slices are kept.
-#[test]
-fn a_client_that_leaves_leaves_its_slices() -> Result<()> {
+fn a_client_that_leaves_leaves_its_slices(protocol: Protocol) -> Result<()> {
     let gate = Gate::new();
     let mut manners = Manners::of(LEN);
     manners.held = vec![(SLICE / 2..SLICE, gate.clone())];
-    let bench = Bench::with(ALONE, manners)?;
+    let bench = Bench::with(protocol, ALONE, manners)?;
     let mut leaver = bench.begin(&bytes_field(&(0..SLICE)))?;
     let mut head = leaver.read_head("GET")?.context("a head")?;
     leaver.read_some(&mut head, 100)?;
@@ -395,10 +373,9 @@ fn a_client_that_leaves_leaves_its_slices() -> Result<()> {
 }
 
 /// Slices outlive the process.
-#[test]
-fn slices_are_there_after_a_restart() -> Result<()> {
+fn slices_are_there_after_a_restart(protocol: Protocol) -> Result<()> {
     for (form, size) in FORMS {
-        let mut bench = Bench::new(form)?;
+        let mut bench = Bench::new(protocol, form)?;
         bench.ask(size..size + 10)?;
         bench.ask_until(size..2 * size, "HIT")?;
         bench.proxy.restart()?;
@@ -416,11 +393,10 @@ fn slices_are_there_after_a_restart() -> Result<()> {
 }
 
 /// HEAD tells the length of the whole and costs no more than a slice.
-#[test]
-fn head_is_answered_from_the_entry() -> Result<()> {
+fn head_is_answered_from_the_entry(protocol: Protocol) -> Result<()> {
     let len = LEN.to_string();
     for (form, size) in FORMS {
-        let bench = Bench::new(form)?;
+        let bench = Bench::new(protocol, form)?;
         for _ in 0..2 {
             let head = bench.client.send(&Request::head("/film"))?;
             assert_eq!(head.status, 200, "{form}");
@@ -430,7 +406,7 @@ fn head_is_answered_from_the_entry() -> Result<()> {
         let sent = bench.fetched_bytes();
         assert!(sent <= size, "{form}: {sent} bytes for a HEAD");
 
-        let bench = Bench::new(form)?;
+        let bench = Bench::new(protocol, form)?;
         bench.ask(size..size + 10)?;
         bench.ask_until(size..2 * size, "HIT")?;
         bench.forget();
@@ -441,3 +417,31 @@ fn head_is_answered_from_the_entry() -> Result<()> {
     }
     Ok(())
 }
+
+millpond_testkit::each_protocol!(
+    [Http1, Streams]
+    a_cold_range_fetches_its_slices_only,
+    a_range_over_a_border_fetches_the_missing_side_only,
+    neighbours_come_in_one_request,
+    requests_to_the_origin_are_of_bounded_length,
+    overlapping_requests_at_once_fetch_each_byte_once,
+    a_running_fetch_is_shared,
+    held_bytes_are_sent_before_the_missing_ones_come,
+    missing_bytes_are_sent_as_they_come,
+    fills_of_a_known_entry_carry_if_range,
+    a_deep_cold_range_starts_with_the_wanted_bytes,
+    a_deep_range_over_a_border_is_right,
+    a_cold_suffix_is_asked_as_it_is,
+    a_long_suffix_fetches_the_slices_that_it_touches,
+    a_suffix_beyond_the_start_is_the_whole,
+    a_suffix_of_a_known_entry_fetches_its_last_slice,
+    an_open_range_goes_to_the_end,
+    a_range_past_the_end_stops_there,
+    a_range_outside_is_refused,
+    whole_and_ranges_share_the_entry,
+    a_sequential_reader_costs_each_byte_once,
+    the_origin_sends_no_more_than_the_slices_touched,
+    a_client_that_leaves_leaves_its_slices,
+    slices_are_there_after_a_restart,
+    head_is_answered_from_the_entry,
+);

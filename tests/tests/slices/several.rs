@@ -2,7 +2,7 @@
 
 use crate::bench::*;
 use anyhow::Result;
-use millpond_testkit::{Response, offset_bytes};
+use millpond_testkit::{Protocol, Response, offset_bytes};
 use std::ops::Range;
 
 /// Asserts a multipart answer of exactly these parts of version 1.
@@ -39,10 +39,9 @@ fn assert_parts(response: &Response, parts: &[Range<u64>]) {
 }
 
 /// Ranges in different slices are parts, cold and held, and cost their slices.
-#[test]
-fn ranges_are_parts_and_cost_their_slices() -> Result<()> {
+fn ranges_are_parts_and_cost_their_slices(protocol: Protocol) -> Result<()> {
     for (form, size) in FORMS {
-        let bench = Bench::new(form)?;
+        let bench = Bench::new(protocol, form)?;
         let parts = [5..15, 2 * size + 5..2 * size + 15, LEN - 20..LEN];
         let field = format!(
             "bytes=5-14,{}-{},{}-",
@@ -65,9 +64,8 @@ fn ranges_are_parts_and_cost_their_slices() -> Result<()> {
 }
 
 /// A suffix among the ranges, on an entry that nobody knows.
-#[test]
-fn a_suffix_may_be_one_of_them() -> Result<()> {
-    let bench = Bench::new(ALONE)?;
+fn a_suffix_may_be_one_of_them(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol, ALONE)?;
     for _ in 0..2 {
         let several = bench.ask_as("bytes=0-9,-10")?;
         assert_parts(&several, &[0..10, LEN - 10..LEN]);
@@ -78,9 +76,8 @@ fn a_suffix_may_be_one_of_them() -> Result<()> {
 }
 
 /// Two ranges of one slice cost one slice, in one request.
-#[test]
-fn ranges_of_one_slice_cost_it_once() -> Result<()> {
-    let bench = Bench::new(ALONE)?;
+fn ranges_of_one_slice_cost_it_once(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol, ALONE)?;
     let several = bench.ask_as("bytes=0-9,100-109")?;
     assert_parts(&several, &[0..10, 100..110]);
     bench.assert_fetched_once(0..SLICE);
@@ -88,9 +85,8 @@ fn ranges_of_one_slice_cost_it_once() -> Result<()> {
 }
 
 /// The parts come in ascending order, however they were asked for.
-#[test]
-fn parts_ascend() -> Result<()> {
-    let bench = Bench::new(ALONE)?;
+fn parts_ascend(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol, ALONE)?;
     for _ in 0..2 {
         let field = format!("bytes={}-{},0-9", 3 * SLICE, 3 * SLICE + 9);
         let parts = [0..10, 3 * SLICE..3 * SLICE + 10];
@@ -101,9 +97,8 @@ fn parts_ascend() -> Result<()> {
 }
 
 /// Ranges that overlap or touch are one; if one is left, it is no multipart.
-#[test]
-fn overlapping_ranges_are_merged() -> Result<()> {
-    let bench = Bench::new(ALONE)?;
+fn overlapping_ranges_are_merged(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol, ALONE)?;
     for field in [
         "bytes=0-99,50-149",
         "bytes=100-149,0-99",
@@ -118,9 +113,8 @@ fn overlapping_ranges_are_merged() -> Result<()> {
 }
 
 /// A hundred ranges that overlap are no way to have the file sent a hundred times.
-#[test]
-fn the_same_range_many_times_is_sent_once() -> Result<()> {
-    let bench = Bench::new(ALONE)?;
+fn the_same_range_many_times_is_sent_once(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol, ALONE)?;
     let field = format!("bytes={}", ["0-"; 100].join(","));
     let response = bench.ask_as(&field)?;
     assert!(matches!(response.status, 200 | 206), "{}", response.status);
@@ -130,8 +124,7 @@ fn the_same_range_many_times_is_sent_once() -> Result<()> {
 }
 
 /// Sixteen ranges are answered; seventeen are not, and the whole is sent instead.
-#[test]
-fn ranges_are_bounded() -> Result<()> {
+fn ranges_are_bounded(protocol: Protocol) -> Result<()> {
     let spread = |count: u64| -> (String, Vec<Range<u64>>) {
         let parts: Vec<_> = (0..count).map(|at| at * 100..at * 100 + 10).collect();
         let specs: Vec<_> = parts
@@ -140,7 +133,7 @@ fn ranges_are_bounded() -> Result<()> {
             .collect();
         (format!("bytes={}", specs.join(",")), parts)
     };
-    let bench = Bench::new(ALONE)?;
+    let bench = Bench::new(protocol, ALONE)?;
     let (field, parts) = spread(16);
     assert_parts(&bench.ask_as(&field)?, &parts);
     bench.assert_fetched_once(0..SLICE);
@@ -150,9 +143,8 @@ fn ranges_are_bounded() -> Result<()> {
 }
 
 /// Ranges outside of the body are left out; if none is left, the answer is 416.
-#[test]
-fn ranges_outside_are_left_out() -> Result<()> {
-    let bench = Bench::new(ALONE)?;
+fn ranges_outside_are_left_out(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol, ALONE)?;
     bench.ask(0..1)?;
     let field = format!("bytes=0-9,{}-{}", LEN + 5, LEN + 9);
     assert_part(&bench.ask_as(&field)?, 0..10, 1);
@@ -163,12 +155,24 @@ fn ranges_outside_are_left_out() -> Result<()> {
 }
 
 /// A Range that is no range of bytes is not looked at, and the whole is sent.
-#[test]
-fn other_units_get_the_whole() -> Result<()> {
-    let bench = Bench::new(ALONE)?;
+fn other_units_get_the_whole(protocol: Protocol) -> Result<()> {
+    let bench = Bench::new(protocol, ALONE)?;
     for _ in 0..2 {
         assert_whole(&bench.ask_as("lines=1-2")?, 1);
     }
     bench.assert_fetched_once(0..LEN);
     Ok(())
 }
+
+millpond_testkit::each_protocol!(
+    [Http1, Streams]
+    ranges_are_parts_and_cost_their_slices,
+    a_suffix_may_be_one_of_them,
+    ranges_of_one_slice_cost_it_once,
+    parts_ascend,
+    overlapping_ranges_are_merged,
+    the_same_range_many_times_is_sent_once,
+    ranges_are_bounded,
+    ranges_outside_are_left_out,
+    other_units_get_the_whole,
+);

@@ -26,4 +26,5 @@ pub mod proxy_protocol;
 pub mod send;
 pub mod serve;
 pub(crate) mod stream;
+pub(crate) mod websocket;
 pub mod wire;

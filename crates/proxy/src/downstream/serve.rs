@@ -13,10 +13,13 @@ use super::client::Client;
 use super::encryption;
 use super::http1;
 use super::send::SendError;
+use super::stream;
+use super::websocket;
 use super::wire::Wire;
 use crate::failure::ClientGone;
 use crate::failure::{CLIENT_LEFT, CLOSE_WITHOUT_ANSWER};
 use crate::handler::post_action;
+use crate::log::request_error;
 use crate::phase;
 use crate::request::{self, Place, Request};
 use crate::respond::{self, Begun};
@@ -25,7 +28,11 @@ use crate::route::listen::Listen;
 use crate::route::target;
 use crate::stats::status_zone::{self, Visit};
 use millpond_system::clock::Instant;
+use millpond_system::log::error::Level;
 use millpond_wire::http1::request::{self as request_head, RequestHead};
+
+/// The status that a client gets for a WebSocket where there is none (RFC 9220 §3).
+const NO_WEBSOCKET: u16 = 501;
 
 /// A head that has come.
 pub struct Came {
@@ -176,6 +183,11 @@ pub(crate) async fn refuse(
 async fn answer(req: &mut Request) -> End {
     let visit = Visit::begin(req);
     let mut response = phase::answer(req).await;
+    if is_misread(req, &response) {
+        let why = format_args!("no WebSocket was made of a CONNECT");
+        request_error::write(req, Level::Info, why);
+        response = Box::pin(phase::answer_refused(req, NO_WEBSOCKET)).await;
+    }
     let sent = match respond::begin(req, &mut response) {
         Begun::Ended(sent) => sent,
         Begun::Waits(rest) => Box::pin(respond::go_on(req, &mut response, rest)).await,
@@ -184,13 +196,22 @@ async fn answer(req: &mut Request) -> End {
         (Err(_), _) => End::Spent,
         (Ok(()), None) => End::Answered,
         (Ok(()), Some(tunnel)) => {
-            Box::pin(http1::tunnel::run(tunnel, req)).await;
+            match req.client.wire {
+                Wire::Stream(_) => Box::pin(stream::tunnel::run(tunnel, req)).await,
+                Wire::None | Wire::Http1(_) => Box::pin(http1::tunnel::run(tunnel, req)).await,
+            }
             End::Spent
         }
     };
     conclude(req, &sent, visit);
     post_action::run(req);
     end
+}
+
+/// True if a client would take an answer for a WebSocket that is none (RFC 8441 §5).
+fn is_misread(req: &Request, response: &Response) -> bool {
+    let is_success = matches!(response.status, 200..=299);
+    is_success && response.tunnel.is_none() && websocket::is_asked(&req.head)
 }
 
 /// Answers a request with a refusal.

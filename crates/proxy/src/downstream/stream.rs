@@ -107,3 +107,5 @@ async fn send_body(
         Err(_) => Err(ClientGone::TimedOut.into()),
     }
 }
+
+pub(crate) mod tunnel;

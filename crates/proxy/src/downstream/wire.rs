@@ -41,6 +41,10 @@ pub trait Stream {
     /// True when all of the request's body was taken.
     fn is_body_done(&self) -> bool;
 
+    /// Notes that the body and the answer are the two directions of a tunnel: neither ends with the
+    /// other, and what may stand still for long does not take the room of the whole connection.
+    fn become_tunnel(&self);
+
     /// Ready when the client has reset the stream, or its connection is gone.
     fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()>;
 
@@ -74,6 +78,8 @@ pub enum Broken {
     Slow,
     /// The answer failed, or is not wanted.
     Failed,
+    /// The other end of a tunnel was torn off (RFC 8441 §5).
+    Torn,
 }
 
 impl dyn Stream {

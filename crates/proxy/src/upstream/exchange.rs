@@ -29,7 +29,7 @@ use millpond_system::clock::{self, Instant};
 use millpond_system::log::error::Level;
 use millpond_system::quota::{ROUNDS, Shortage, Side};
 use millpond_system::reserve::is_shortage_error;
-use millpond_wire::header::{Fields, Known};
+use millpond_wire::header::Fields;
 use millpond_wire::http1::Method;
 use millpond_wire::http1::response::ResponseHead;
 
@@ -51,6 +51,7 @@ use super::request::{self, OutBody, Prepared};
 use super::send::{Happened, Outgoing};
 use super::store::StoreTarget;
 use crate::downstream::body::{self, Remains};
+use crate::downstream::websocket;
 use crate::failure::{CLIENT_LEFT, Failure, UpstreamFailure, UpstreamKind};
 use crate::log::request_error;
 use crate::protocol::Protocol;
@@ -556,7 +557,7 @@ impl Try<'_> {
             let mut outgoing = Outgoing::new(self.prepared);
             let mut reader = HeadReader::new(
                 self.protocol,
-                self.switching(),
+                Switching::of(self.req),
                 (self.prepared, self.settings),
             );
             let mut hints = Hints::new(max);
@@ -607,17 +608,6 @@ impl Try<'_> {
             Err(Broken::invalid("FastCGI application sent a caught error"))
         } else {
             Ok(())
-        }
-    }
-
-    /// nginx: a client that sent Upgrade can be given another protocol; a request that this server
-    /// makes for itself cannot.
-    fn switching(&self) -> Switching {
-        let is_asked = self.req.field(Known::Upgrade).is_some();
-        if is_asked && self.req.is_clients_own() {
-            Switching::Asked
-        } else {
-            Switching::Unasked
         }
     }
 
@@ -756,6 +746,10 @@ impl Try<'_> {
             Protocol::Scgi | Protocol::Uwsgi | Protocol::Memcached => Method::Get,
             Protocol::Http | Protocol::FastCgi | Protocol::Grpc => self.prepared.method,
         };
+        if head.status == 101 && !websocket::is_accepted(self.req, &head.fields) {
+            let what = "upstream sent no valid answer to the key of a WebSocket";
+            return Err(Broken::invalid(what));
+        }
         let plan = coding
             .plan(&head, method)
             .map_err(|fault| Broken::invalid(&format!("upstream sent invalid header: {fault}")))?;

@@ -22,6 +22,7 @@ use super::http2::body::StreamBody;
 use super::memcached::KeyedHead;
 use super::request::Prepared;
 use crate::protocol::Protocol;
+use crate::request::Request;
 use crate::settings::location::LocationSettings;
 
 /// Interim answers that may come before a final one (arbitrary: far more than any honest
@@ -61,6 +62,18 @@ pub(crate) enum Switching {
     Asked,
     /// The client did not ask to switch.
     Unasked,
+}
+
+impl Switching {
+    /// nginx: a client that sent Upgrade can be given another protocol; a request that this server
+    /// makes for itself cannot.
+    pub(super) fn of(req: &Request) -> Self {
+        if req.field(Known::Upgrade).is_some() && req.is_clients_own() {
+            Switching::Asked
+        } else {
+            Switching::Unasked
+        }
+    }
 }
 
 /// Result of a look at the inbox.

@@ -115,6 +115,8 @@ impl Stream for Lane {
         self.is_body_whole.get() && self.body.borrow().is_empty()
     }
 
+    fn become_tunnel(&self) {}
+
     fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
         match self.has_left.get() {
             true => Poll::Ready(()),

@@ -16,6 +16,7 @@
 mod built;
 mod template;
 
+use crate::client::Protocol;
 use crate::deadline::Deadline;
 use crate::origin::Origin;
 use anyhow::{Context, Result, bail, ensure};
@@ -136,6 +137,12 @@ impl ProxyBuilder {
     /// Lets `%%NAME%%` stand for `value`.
     pub fn value(mut self, name: &str, value: &str) -> ProxyBuilder {
         self.template.set(name, value);
+        self
+    }
+
+    /// Lets servers speak a protocol: `%%HTTP%%` switches HTTP/2 on, beside HTTP/1.
+    pub fn over(mut self, protocol: Protocol) -> ProxyBuilder {
+        self.template.speak(protocol);
         self
     }
 

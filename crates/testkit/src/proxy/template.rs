@@ -7,6 +7,7 @@
 //! 2. A port keeps its number when the text is replaced, so that a reload can be tested.
 
 use super::{Kind, free_port};
+use crate::client::Protocol;
 use std::io;
 use std::path::Path;
 
@@ -16,6 +17,8 @@ pub(super) struct Template {
     text: String,
     values: Vec<(String, String)>,
     ports: Vec<(String, u16)>,
+    /// Lines in the http context beside those that all need.
+    more: &'static str,
 }
 
 impl Template {
@@ -25,12 +28,20 @@ impl Template {
             text: text.to_string(),
             values: Vec::new(),
             ports: Vec::new(),
+            more: "",
         }
     }
 
     pub(super) fn set(&mut self, name: &str, value: &str) {
         self.values.retain(|(known, _)| known != name);
         self.values.push((name.to_string(), value.to_string()));
+    }
+
+    pub(super) fn speak(&mut self, protocol: Protocol) {
+        self.more = match protocol {
+            Protocol::Http1 => "",
+            Protocol::Http2 | Protocol::Streams => "http2 on;\n",
+        };
     }
 
     pub(super) fn set_text(&mut self, text: &str) {
@@ -76,7 +87,7 @@ impl Template {
             )
         };
         text = text.replace("%%GLOBALS%%", self.globals());
-        text = text.replace("%%HTTP%%", &http(&self.text));
+        text = text.replace("%%HTTP%%", &(self.more.to_owned() + &http(&self.text)));
         for (name, value) in &self.values {
             text = text.replace(&format!("%%{name}%%"), value);
         }

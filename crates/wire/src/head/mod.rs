@@ -19,6 +19,7 @@ pub mod method;
 pub(crate) mod place;
 mod refusal;
 pub(crate) mod request;
+mod upgrade;
 mod version;
 
 pub use builder::give_back;
@@ -28,4 +29,5 @@ pub use limits::{Connect, InvalidNames, Limits, Reading, Underscores};
 pub use method::Method;
 pub use refusal::{Refusal, Refused};
 pub use request::{FieldRef, Framing, RequestHead};
+pub use upgrade::to_upgrade;
 pub use version::Version;

@@ -63,6 +63,9 @@ pub enum Refusal {
     /// The request is CONNECT where it is not served.
     #[error("client sent CONNECT method")]
     ConnectNotAllowed,
+    /// A CONNECT that names a protocol that is not served (HTTP/2).
+    #[error("client sent CONNECT for an unknown protocol")]
+    UnknownProtocol,
     /// CONNECT with a body.
     #[error("client sent CONNECT request with body")]
     ConnectWithBody,
@@ -119,7 +122,8 @@ impl Refusal {
             Refusal::VersionNotSupported => 505,
             Refusal::UriTooLong => 414,
             Refusal::HeaderTooLarge | Refusal::TooManyFields => 494,
-            Refusal::UnknownEncoding => 501,
+            // RFC 9220 §3.
+            Refusal::UnknownEncoding | Refusal::UnknownProtocol => 501,
             Refusal::ConnectNotAllowed | Refusal::TraceNotAllowed => 405,
             _ => 400,
         }

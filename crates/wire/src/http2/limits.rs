@@ -14,7 +14,7 @@
 //! | `faults` | streams that we reset for the peer's faults | none |
 //! | `control` | SETTINGS, PING, frames of unknown kinds | by bytes only |
 //! | `priorities` | PRIORITY, PRIORITY_UPDATE | the same |
-//! | `small_data` | DATA of less than `SMALL_DATA` bytes | by bytes only |
+//! | `small_data` | DATA of less than `SMALL_DATA` bytes, unless it is a tunnel's and not empty | by bytes only |
 //! | `CONTINUATIONS_MOST` | CONTINUATION frames of a block | by bytes only |
 //! | `window_updates` | WINDOW_UPDATE | by bytes only |
 //! | `ACKS_MOST` | acknowledgements that the peer does not read | none |

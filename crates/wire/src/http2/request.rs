@@ -26,13 +26,15 @@ use crate::seek;
 
 /// The version as nginx logs it.
 const PROTOCOL: &[u8] = b" HTTP/2.0";
+/// The protocol that an extended CONNECT may be for.
+const WEBSOCKET: &[u8] = b"websocket";
 
 /// A choice to let a CONNECT name a protocol (RFC 8441), or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtendedConnect {
     /// `:protocol` is a pseudo field like any that is not known.
     Refuse,
-    /// `:protocol` may stand in a CONNECT.
+    /// `:protocol` may stand in a CONNECT, and is `websocket`.
     Allow,
 }
 
@@ -242,7 +244,10 @@ impl<'a> RequestReader<'a> {
         let body = self.body_length(ends)?;
         let parts = &*self.head.parts;
         match parts.method {
-            Method::Connect if !parts.connect_protocol.is_empty() => {}
+            Method::Connect if self.head.text(parts.connect_protocol) == WEBSOCKET => {}
+            Method::Connect if !parts.connect_protocol.is_empty() => {
+                return Err(Refusal::UnknownProtocol);
+            }
             Method::Connect if self.rules.connect == Connect::Refuse => {
                 return Err(Refusal::ConnectNotAllowed);
             }

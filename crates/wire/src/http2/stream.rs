@@ -85,6 +85,8 @@ pub(crate) struct Stream {
     pub(crate) is_head: bool,
     /// True if the peer has sent something that is no message.
     pub(crate) is_malformed: bool,
+    /// True if the request asks for a tunnel (RFC 8441).
+    pub(crate) is_tunnel: bool,
     /// Pieces of the body that are to be sent.
     pub(crate) queue: VecDeque<Bytes>,
     /// Bytes of them.
@@ -204,6 +206,7 @@ impl Streams {
             wants_room: false,
             is_head: false,
             is_malformed: false,
+            is_tunnel: false,
             queue,
             queued: 0,
         };

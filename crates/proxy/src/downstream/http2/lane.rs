@@ -40,6 +40,8 @@ struct State {
     rest: Rest,
     /// True once somebody has asked for the body.
     is_read: bool,
+    /// True if the body goes on behind the end of the answer.
+    is_tunnel: bool,
     /// True while the client waits for `100 Continue`.
     wants_continue: bool,
     /// True when the client has reset the stream, or its connection is gone.
@@ -64,6 +66,7 @@ impl Lane {
             body: VecDeque::new(),
             rest,
             is_read: false,
+            is_tunnel: false,
             wants_continue: false,
             is_gone: false,
             has_ended: false,
@@ -117,6 +120,11 @@ impl Lane {
         self.state.borrow().has_ended
     }
 
+    /// True if the body goes on behind the end of the answer.
+    pub(super) fn is_tunnel(&self) -> bool {
+        self.state.borrow().is_tunnel
+    }
+
     /// Something has changed for whoever waits.
     pub(super) fn wake(&self) {
         let wakers = std::mem::take(&mut self.state.borrow_mut().wakers);
@@ -168,6 +176,13 @@ impl Stream for Lane {
     fn is_body_done(&self) -> bool {
         let state = self.state.borrow();
         state.rest == Rest::Ended && state.body.is_empty()
+    }
+
+    fn become_tunnel(&self) {
+        let mut state = self.state.borrow_mut();
+        state.is_tunnel = true;
+        // The window stays what it is for streams that nobody reads.
+        state.is_read = true;
     }
 
     fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
@@ -233,6 +248,8 @@ impl Stream for Lane {
         let code = match why {
             Broken::Slow => Code::PROTOCOL_ERROR,
             Broken::Failed => Code::INTERNAL_ERROR,
+            // RFC 8441 §5.
+            Broken::Torn => Code::CANCEL,
         };
         self.http2.call(|engine| engine.reset(self.id, code));
     }

@@ -58,7 +58,7 @@ impl Http2Policy {
             rules: Rules {
                 limits: head.limits(reading),
                 connect: Connect::Refuse,
-                extended_connect: ExtendedConnect::Refuse,
+                extended_connect: ExtendedConnect::Allow,
             },
             ..Config::default()
         }

@@ -39,6 +39,7 @@ use crate::downstream::body::RequestBody;
 use crate::downstream::carrier::{CLOSING_GRACE, Carrier, LARGE_READ};
 use crate::downstream::client::Client;
 use crate::downstream::serve::{Came, Refusal};
+use crate::downstream::websocket;
 use crate::downstream::wire::{Stream, Wire};
 use crate::failure::ClientGone;
 use crate::log::request_error;
@@ -266,17 +267,7 @@ impl<'a> Session<'a> {
     fn heed(&mut self, event: Event, now: Instant) {
         match event {
             Event::Request { stream, head, body } => {
-                let (rest, body) = match body {
-                    BodyLength::None => (Rest::Ended, RequestBody::None),
-                    BodyLength::Known(length) => (
-                        Rest::Open,
-                        RequestBody::Unread {
-                            length: Some(length),
-                        },
-                    ),
-                    BodyLength::Unknown => (Rest::Open, RequestBody::Unread { length: None }),
-                };
-                self.begin(stream, (head, now), (rest, Ok(body)));
+                self.heed_request(stream, (head, now), body);
             }
             Event::Refused { stream, refused } => {
                 let Refused { why, head } = refused;
@@ -298,8 +289,12 @@ impl<'a> Session<'a> {
             }
             Event::Room { stream } => self.with_lane(stream, Lane::wake),
             Event::Sent { stream } => {
+                let lane = self.http2.lane(stream);
+                let is_tunnel = lane.is_some_and(|lane| lane.is_tunnel());
                 let mut engine = self.http2.engine.borrow_mut();
-                engine.forgo_body(stream);
+                if !is_tunnel {
+                    engine.forgo_body(stream);
+                }
                 let waiting = engine.output().len() as u64;
                 self.endings.push_back((self.written + waiting, stream));
             }
@@ -320,6 +315,34 @@ impl<'a> Session<'a> {
             | Event::Pong(_)
             | Event::Interim { .. }
             | Event::Answer { .. } => {}
+        }
+    }
+
+    fn heed_request(
+        &mut self,
+        stream: u32,
+        (head, now): (Rc<RequestHead>, Instant),
+        body: BodyLength,
+    ) {
+        let (rest, length) = match body {
+            BodyLength::None => (Rest::Ended, None),
+            BodyLength::Known(length) => (Rest::Open, Some(length)),
+            BodyLength::Unknown => (Rest::Open, None),
+        };
+        if websocket::is_asked(&head) {
+            // What follows the head is no body, but the client's side of a tunnel.
+            let head = Rc::new(websocket::to_upgrade(&head));
+            return self.begin(stream, (head, now), (rest, Ok(RequestBody::None)));
+        }
+        let body = match body {
+            BodyLength::None => RequestBody::None,
+            BodyLength::Known(_) | BodyLength::Unknown => RequestBody::Unread { length },
+        };
+        self.begin(stream, (head, now), (rest, Ok(body)));
+        // nginx: who reads a long body opens its window before the bytes behind its head are
+        // looked at.
+        if length > Some(self.server().settings.http2.preread.0) {
+            self.exchanges.begin();
         }
     }
 

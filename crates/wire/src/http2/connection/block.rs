@@ -263,8 +263,11 @@ impl Connection {
             priority,
             chunk_len: self.config.chunk_len,
         });
-        if let (Err(why), Some(stream)) = (&outcome, self.streams.get_mut(id)) {
-            stream.is_malformed = why.status() == 400;
+        if let Some(stream) = self.streams.get_mut(id) {
+            match &outcome {
+                Ok(_) => stream.is_tunnel = !head.connect_protocol().is_empty(),
+                Err(why) => stream.is_malformed = why.status() == 400,
+            }
         }
         self.tell(match outcome {
             Ok(body) => Event::Request {

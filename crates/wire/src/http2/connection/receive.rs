@@ -290,8 +290,9 @@ impl Connection {
         input.advance(HEAD_LEN + prefix_len as usize);
         let is_last = head.has(END_STREAM);
         // Messages of gRPC are as small as that; what an origin sends is asked for.
-        let is_paid = self.role == Role::Server && len < SMALL_DATA && !is_last;
-        if is_paid && !self.allowances.small_data.spend(now) {
+        let is_small = self.role == Role::Server && len < SMALL_DATA && !is_last;
+        if is_small && !self.is_message(head.stream, len) && !self.allowances.small_data.spend(now)
+        {
             return Err(Fault::Flood("small DATA frames"));
         }
         // INVARIANT 2.
@@ -311,6 +312,11 @@ impl Connection {
             is_last,
         });
         Ok(Step::Done)
+    }
+
+    /// True if a small frame is of use: as small as that are messages of WebSockets.
+    fn is_message(&self, id: u32, len: u32) -> bool {
+        len > 0 && self.streams.get(id).is_some_and(|stream| stream.is_tunnel)
     }
 
     /// Judges a DATA frame by the state of its stream (RFC 9113 §5.1, §6.1, §8.1.1).

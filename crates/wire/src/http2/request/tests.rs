@@ -288,6 +288,16 @@ fn connect_has_its_own_shape_and_is_refused_unless_it_is_allowed() {
         (head.uri(), head.method()),
         (&b"/a?b=c"[..], Method::Connect)
     );
+    let other = [
+        connect,
+        (":protocol", "connect-udp"),
+        SCHEME,
+        PATH,
+        AUTHORITY,
+    ];
+    let refused = of(&extended, &other).unwrap_err();
+    assert_eq!(refused.why, Refusal::UnknownProtocol);
+    assert_eq!(refused.status(), 501);
     assert!(of(&extended, &[METHOD, protocol, SCHEME, PATH, AUTHORITY]).is_err());
     assert!(of(&extended, &[connect, protocol, AUTHORITY]).is_err());
     assert!(of(&allowed, &fields).is_err());

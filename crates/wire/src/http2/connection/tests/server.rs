@@ -654,6 +654,42 @@ fn extended_connect_is_off_unless_it_is_told() {
     }
 }
 
+/// Messages of WebSockets may be as small as what floods are made of.
+#[test]
+fn small_frames_are_a_flood_but_in_a_tunnel_where_they_say_something() {
+    let connect: &[(&str, &str)] = &[
+        (":method", "CONNECT"),
+        (":protocol", "websocket"),
+        (":scheme", "http"),
+        (":path", "/chat"),
+        (":authority", "a"),
+    ];
+    let post: &[(&str, &str)] = &[
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/"),
+        (":authority", "a"),
+    ];
+    for (fields, payload, is_flood) in [
+        (connect, &b"x"[..], false),
+        (connect, b"", true),
+        (post, b"x", true),
+    ] {
+        let mut config = Config::default();
+        config.rules.extended_connect = ExtendedConnect::Allow;
+        let mut played = Played::with(Role::Server, config);
+        played.greet();
+        let block = played.block(fields);
+        played.send(1, 4, 1, &block);
+        for _ in 0..20_000 {
+            played.data(1, payload, End::Later);
+        }
+        let is_failed = |event: &Event| matches!(event, Event::Failed(Fault::Flood(_)));
+        let events = played.events();
+        assert_eq!(events.iter().any(is_failed), is_flood, "{fields:?}");
+    }
+}
+
 /// Memory is given back while nothing happens, and the connection goes on.
 #[test]
 fn a_connection_that_rests_goes_on() {
