@@ -22,9 +22,9 @@ use millpond_system::log::error::{self, Level};
 use millpond_system::quota::Waiting;
 use millpond_system::side_task::{self, Running};
 use millpond_system::tls_socket::{HandshakeError, TlsSocket};
-use millpond_tls::certificate::verdict::Refusal;
+use millpond_tls::certificate::verdict::{Refusal, Verdict};
 use millpond_tls::{
-    Accepted, Accepting, Acceptor, ClientHello, Error, Fault, Inside, UNRECOGNIZED_NAME,
+    Accepted, Accepting, Acceptor, ClientHello, Error, Facts, Fault, Inside, UNRECOGNIZED_NAME,
 };
 
 use super::carrier::Carrier;
@@ -139,12 +139,47 @@ async fn handshake(
         Ok(outcome) => outcome?,
     }
     let agreed = tls.with_facts(|facts| Box::new(Agreed::of(&facts, server)));
-    if let Some(agreed) = agreed {
+    if let Some(mut agreed) = agreed {
+        check_status(carrier, tls, (&mut agreed, deadline)).await?;
         count(connection, end_of(&agreed));
         // The cell is empty: a connection has one handshake.
         let _ = connection.tls.set(agreed);
     }
     Ok(())
+}
+
+/// Has a client's certificate, if it is good so far, judged by those who know its status.
+async fn check_status(
+    carrier: &Carrier,
+    tls: &TlsSocket,
+    (agreed, deadline): (&mut Agreed, Instant),
+) -> Result<(), Failure> {
+    let server = Arc::clone(&agreed.server);
+    let own = server.encryption.get();
+    let Some(check) = own.and_then(|own| own.status.as_ref()) else {
+        return Ok(());
+    };
+    if agreed.verdict != Verdict::Success {
+        return Ok(());
+    }
+    let owned = |facts: Facts<'_>| {
+        let chain = facts.peer_certificates.iter();
+        chain.map(|it| it.clone().into_owned()).collect::<Vec<_>>()
+    };
+    let chain = tls.with_facts(owned).unwrap_or_default();
+    let left = deadline.saturating_duration_since(clock::instant());
+    match carrier.timer.guard_for(left, check.check(&chain)).await {
+        Err(_) => Err(Failure::TimedOut),
+        Ok(Ok(())) => Ok(()),
+        Ok(Err((fault, why))) => {
+            agreed.verdict = Verdict::Failed(fault);
+            if let Some(why) = why {
+                let message = format_args!("{why} while requesting certificate status");
+                request_error::connection(&carrier.connection, Level::Error, message);
+            }
+            Ok(())
+        }
+    }
 }
 
 fn end_of(agreed: &Agreed) -> Happened {

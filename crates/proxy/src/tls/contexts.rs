@@ -7,19 +7,20 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use millpond_conf::{ParseContext, Span};
+use millpond_conf::{ParseContext, Span, Spanned};
 use millpond_tls::certificate::client::ClientVerifier;
 use millpond_tls::certificate::failure::{Failure, Thing};
 use millpond_tls::certificate::load;
 use millpond_tls::certificate::ocsp::{Question, Signer};
 use millpond_tls::certificate::trust::{Anchors, Peer, Rules, Trust};
 use millpond_tls::{
-    CacheMode, Ciphers, Compression, EarlyData, Groups, Identity, Offers, Preference,
-    ServerContext, ServerSettings, SessionCache, TicketKey, Tickets, Versions,
+    CacheMode, CertificateDer, Ciphers, Compression, EarlyData, Groups, Identity, Offers,
+    Preference, ServerContext, ServerSettings, SessionCache, TicketKey, Tickets, Versions,
 };
 
 use millpond_wire::http2::ALPN;
 
+use super::client_status::{Asked, Known, StatusCheck};
 use super::commands::{self, Bounds};
 use super::files::{Files, Mistake, report};
 use super::named::NamedCertificates;
@@ -43,6 +44,8 @@ pub struct Encryption {
     rejects: bool,
     /// Judge of clients' certificates.
     pub verifier: Option<Arc<ClientVerifier>>,
+    /// The way in which their status is learnt.
+    pub status: Option<StatusCheck>,
 }
 
 /// The context of a server with certificates.
@@ -65,6 +68,7 @@ impl Encryption {
             certified: None,
             rejects: policy.rejects,
             verifier: None,
+            status: None,
         }
     }
 
@@ -150,6 +154,9 @@ fn encryption(
         settings.verifier = Some(Arc::clone(&verifier) as Arc<_>);
         made.verifier = Some(verifier);
     }
+    if policy.asked_status != Asked::None {
+        made.status = Some(status_check(server, (files, zones))?);
+    }
     resume(policy, &mut settings, (files, zones))?;
     let staplers = match (&policy.staple_file, policy.staples) {
         (_, false) => Vec::new(),
@@ -218,14 +225,7 @@ fn staplers(
 ) -> Result<Vec<Arc<Stapler>>, Mistake> {
     let policy = &server.settings.ssl;
     let failed = |why: Failure| (server.span, why.to_string());
-    let mut authorities = Vec::new();
-    for file in [&policy.client_authorities, &policy.trusted]
-        .into_iter()
-        .flatten()
-    {
-        let text = files.text(file, Thing::Certificate)?;
-        authorities.extend(load::authorities(&text).map_err(failed)?);
-    }
+    let authorities = authorities(server, files)?;
     let mut staplers = Vec::new();
     for (identity, file) in identities.iter().zip(&policy.certificates) {
         let name = &file.name.source;
@@ -262,6 +262,47 @@ fn staplers(
         }));
     }
     Ok(staplers)
+}
+
+/// The way in which the status of clients' certificates is learnt.
+fn status_check(
+    server: &Server,
+    (files, zones): (&mut Files, &mut Zones),
+) -> Result<StatusCheck, Mistake> {
+    let policy = &server.settings.ssl;
+    let span = policy.certificates.first().map_or(Span::NONE, |it| it.span);
+    if policy.verify_client == VerifyClient::OptionalNoCa {
+        let message = "\"ssl_ocsp\" is incompatible with \"ssl_verify_client optional_no_ca\"";
+        return Err((span, message.to_owned()));
+    }
+    let parse = |url: &Spanned<String>| Responder::parse(&url.value).map_err(|why| (url.span, why));
+    let responder = policy.status_responder.as_ref().map(parse);
+    let cache = &policy.status_cache;
+    let named = cache.value.0.as_ref();
+    let known = named.map(|(name, size)| zones.statuses.get(name, Some(*size)));
+    Ok(StatusCheck {
+        asked: policy.asked_status,
+        authorities: authorities(server, files)?,
+        responder: responder.transpose()?,
+        names: server.location.settings.resolver.clone(),
+        known: known.transpose().map_err(|why| (cache.span, why))?,
+    })
+}
+
+/// The authorities that a server trusts.
+fn authorities(
+    server: &Server,
+    files: &mut Files,
+) -> Result<Vec<CertificateDer<'static>>, Mistake> {
+    let policy = &server.settings.ssl;
+    let mut authorities = Vec::new();
+    let named = [&policy.client_authorities, &policy.trusted];
+    for file in named.into_iter().flatten() {
+        let text = files.text(file, Thing::Certificate)?;
+        let read = load::authorities(&text);
+        authorities.extend(read.map_err(|why: Failure| (server.span, why.to_string()))?);
+    }
+    Ok(authorities)
 }
 
 /// The certificates of a server, each with its key.
@@ -501,7 +542,10 @@ fn resume(
     settings.session_timeout = policy.session_timeout;
     settings.cache = match (&caches.value.shared, caches.value.builtin) {
         (Some((name, size)), _) => {
-            let zone = zones.get(name, *size).map_err(|why| (caches.span, why))?;
+            let zone = zones
+                .sessions
+                .get(name, *size)
+                .map_err(|why| (caches.span, why))?;
             CacheMode::Cache(zone)
         }
         (None, Some(sessions)) => {
@@ -545,14 +589,35 @@ fn has_tickets(policy: &SslPolicy) -> bool {
 const SESSION: u64 = 256;
 
 /// The zones of one configuration.
-#[derive(Default)]
-struct Zones(HashMap<String, (u64, Arc<SessionCache>)>);
+struct Zones {
+    sessions: ZonesOf<SessionCache>,
+    statuses: ZonesOf<Known>,
+}
+
+impl Default for Zones {
+    fn default() -> Self {
+        Zones {
+            sessions: ZonesOf::new(SessionCache::new, &SESSIONS),
+            statuses: ZonesOf::new(Known::new, &STATUSES),
+        }
+    }
+}
+
+/// The zones of one kind.
+struct ZonesOf<T: 'static> {
+    named: HashMap<String, (u64, Arc<T>)>,
+    make: fn(usize) -> T,
+    known: &'static LazyLock<Mutex<KnownZones<T>>>,
+}
 
 /// Zones with their sizes; they live as long as a configuration that names them.
-type KnownZones = HashMap<String, (u64, Weak<SessionCache>)>;
+type KnownZones<T> = HashMap<String, (u64, Weak<T>)>;
 
-/// The zones of the process: a reload finds the sessions that are kept.
-static ZONES: LazyLock<Mutex<KnownZones>> = LazyLock::new(Mutex::default);
+/// The zones of sessions of the process: a reload finds the sessions that are kept.
+static SESSIONS: LazyLock<Mutex<KnownZones<SessionCache>>> = LazyLock::new(Mutex::default);
+
+/// The zones of the status of certificates.
+static STATUSES: LazyLock<Mutex<KnownZones<Known>>> = LazyLock::new(Mutex::default);
 
 /// Keys of tickets that no file has, by the time for which they encrypt: what a client got from one
 /// configuration is good for the next.
@@ -564,9 +629,17 @@ fn random_tickets(lifetime: Duration) -> Arc<Tickets> {
     Arc::clone(tickets.or_insert_with(|| Arc::new(Tickets::rotating(lifetime))))
 }
 
-impl Zones {
-    fn get(&mut self, name: &str, size: Option<u64>) -> Result<Arc<SessionCache>, String> {
-        if let Some((known, zone)) = self.0.get(name) {
+impl<T> ZonesOf<T> {
+    fn new(make: fn(usize) -> T, known: &'static LazyLock<Mutex<KnownZones<T>>>) -> Self {
+        ZonesOf {
+            named: HashMap::new(),
+            make,
+            known,
+        }
+    }
+
+    fn get(&mut self, name: &str, size: Option<u64>) -> Result<Arc<T>, String> {
+        if let Some((known, zone)) = self.named.get(name) {
             return match size {
                 Some(size) if size != *known => Err(format!(
                     "the size {size} of shared memory zone \"{name}\" conflicts with already \
@@ -576,16 +649,14 @@ impl Zones {
             };
         }
         let size = size.unwrap_or_default();
-        let mut known = ZONES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = known.get(name).filter(|(kept, _)| *kept == size);
         let zone = kept
             .and_then(|(_, zone)| zone.upgrade())
-            .unwrap_or_else(|| {
-                let bytes = usize::try_from(size).unwrap_or(usize::MAX);
-                Arc::new(SessionCache::new(bytes))
-            });
+            .unwrap_or_else(|| Arc::new((self.make)(usize::try_from(size).unwrap_or(usize::MAX))));
         known.insert(name.to_owned(), (size, Arc::downgrade(&zone)));
-        self.0.insert(name.to_owned(), (size, Arc::clone(&zone)));
+        self.named
+            .insert(name.to_owned(), (size, Arc::clone(&zone)));
         Ok(zone)
     }
 }

@@ -7,6 +7,7 @@
 pub mod agreed;
 pub mod certificate_cache;
 pub mod check;
+pub mod client_status;
 pub mod commands;
 pub mod contexts;
 pub mod explain;

@@ -12,6 +12,7 @@ use millpond_conf::{ByteSize, Flags, ParseContext, Span, Spanned, Template, Word
 use millpond_tls::certificate::verdict::Demand;
 
 use super::certificate_cache::CacheLine;
+use super::client_status::{Asked, CacheName};
 
 /// Version of TLS, or of its forerunners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Words)]
@@ -238,6 +239,17 @@ pub struct SslPolicy {
     /// The file with the lists of certificates that were taken back.
     #[directive(name = "ssl_crl")]
     pub revoked: Option<FileName>,
+    /// The certificates of clients whose status is asked of the responders of their authorities
+    /// (OCSP): the whole chain, or the client's own. A certificate that was taken back, or without
+    /// an answer, is as one that does not verify.
+    #[directive(name = "ssl_ocsp", default = "off")]
+    pub asked_status: Asked,
+    /// The URL of the responder that is asked in the place of those that certificates name.
+    #[directive(name = "ssl_ocsp_responder")]
+    pub status_responder: Option<Spanned<String>>,
+    /// The zone in which answers of responders are kept, for all workers and over reloads.
+    #[directive(name = "ssl_ocsp_cache", default = "off")]
+    pub status_cache: Spanned<CacheName>,
     /// The places in which sessions are kept, so that clients may resume them.
     #[directive(name = "ssl_session_cache", default = "none")]
     pub session_cache: Spanned<SessionCaches>,

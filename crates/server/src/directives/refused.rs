@@ -42,11 +42,6 @@ pub(crate) const REFUSED: &[Refused] = &[
         reason: "tunnels for CONNECT are not supported",
     },
     Refused {
-        names: "ssl_ocsp ssl_ocsp_responder ssl_ocsp_cache",
-        reason: "responders are not asked about certificates of clients; \"ssl_crl\" names those \
-                 that were taken back",
-    },
-    Refused {
         names: "uwsgi_string",
         reason: "uwsgi requests with a string instead of parameters are not supported",
     },

@@ -46,9 +46,25 @@ pub struct Question {
 pub enum Signer {
     /// `ssl_stapling_verify`: a chain leads from it to a trusted authority.
     Verified,
+    /// The issuer of the certificate, or one that it lets sign (RFC 6960 §4.2.2.2).
+    Entitled,
     /// Nothing is asked of who has signed.
     Any,
 }
+
+/// The status of a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Not taken back.
+    Good,
+    /// Taken back.
+    Revoked,
+    /// Unknown to the responder.
+    Unknown,
+}
+
+/// The word of a responder: a status, and the time for which it holds, if it says one.
+pub type Word = (Status, Option<Duration>);
 
 /// The reason for which an answer is not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -101,6 +117,29 @@ impl Question {
         }))
     }
 
+    /// The questions about the certificates of a good chain, that of the peer first; the topmost
+    /// one is trusted without.
+    pub fn chain(
+        peers: &[CertificateDer<'_>],
+        authorities: &[CertificateDer<'_>],
+    ) -> Result<Vec<Self>, Failure> {
+        let mut questions = Vec::new();
+        let mut rest = peers.to_vec();
+        while let Some(question) = Self::new(&rest, authorities)? {
+            let is_topmost = question.issuer == question.subject;
+            // A circle of issuers ends, too.
+            if is_topmost || questions.len() > peers.len() + authorities.len() {
+                break;
+            }
+            let unwritten = |stack| Failure::openssl("i2d_X509() failed", &stack);
+            let issuer = question.issuer.to_der().map_err(unwritten)?;
+            rest = vec![CertificateDer::from(issuer)];
+            rest.extend(peers.iter().skip(1).cloned());
+            questions.push(question);
+        }
+        Ok(questions)
+    }
+
     /// The responder that the certificate names first.
     pub fn responder(&self) -> Option<String> {
         let responders = self.subject.ocsp_responders().ok()?;
@@ -119,6 +158,15 @@ impl Question {
 
     /// Judges an answer: the time for which it is good, if it says one.
     pub fn judge(&self, answer: &[u8], signer: Signer) -> Result<Option<Duration>, Unusable> {
+        match self.status(answer, signer)? {
+            (Status::Good, left) => Ok(left),
+            (Status::Revoked, _) => Err(Unusable::Status("revoked")),
+            (Status::Unknown, _) => Err(Unusable::Status("unknown")),
+        }
+    }
+
+    /// The status that an answer gives.
+    pub fn status(&self, answer: &[u8], signer: Signer) -> Result<Word, Unusable> {
         let failed = |step| move |stack: ErrorStack| Failure::openssl(step, &stack);
         let response =
             OcspResponse::from_der(answer).map_err(failed("d2i_OCSP_RESPONSE() failed"))?;
@@ -135,11 +183,15 @@ impl Question {
                 store.add_cert(authority.clone())?;
             }
             let mut sent = Stack::new()?;
+            if signer == Signer::Entitled {
+                sent.push(self.issuer.clone())?;
+            }
             for other in &self.others {
                 sent.push(other.clone())?;
             }
             let flags = match signer {
                 Signer::Verified => OcspFlag::TRUST_OTHER,
+                Signer::Entitled => OcspFlag::empty(),
                 Signer::Any => OcspFlag::NO_VERIFY,
             };
             basic.verify(&sent, &store.build(), flags)
@@ -150,13 +202,13 @@ impl Question {
         found
             .check_validity(SLACK_S, None)
             .map_err(failed("OCSP_check_validity() failed"))?;
-        match found.status {
-            OcspCertStatus::GOOD => {
-                Ok(found.next_update().and_then(|time| left(&time.to_string())))
-            }
-            OcspCertStatus::REVOKED => Err(Unusable::Status("revoked")),
-            _ => Err(Unusable::Status("unknown")),
-        }
+        let status = match found.status {
+            OcspCertStatus::GOOD => Status::Good,
+            OcspCertStatus::REVOKED => Status::Revoked,
+            _ => Status::Unknown,
+        };
+        let until = found.next_update();
+        Ok((status, until.and_then(|time| left(&time.to_string()))))
     }
 
     fn id(&self) -> Result<OcspCertId, ErrorStack> {

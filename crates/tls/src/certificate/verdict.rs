@@ -56,6 +56,21 @@ impl Fault {
         code: 26,
         text: "unsuitable certificate purpose",
     };
+    /// The word of a responder that the certificate was taken back.
+    pub const STATUS_REVOKED: Self = Self {
+        code: 0,
+        text: "certificate revoked",
+    };
+    /// The word of a responder that it does not know the certificate.
+    pub const STATUS_UNKNOWN: Self = Self {
+        code: 0,
+        text: "certificate status unknown",
+    };
+    /// No responder has told the status of the certificate.
+    pub const NO_STATUS: Self = Self {
+        code: 0,
+        text: "certificate status request failed",
+    };
     /// The library gave no verdict.
     pub(crate) const UNSPECIFIED: Self = Self {
         code: 1,
@@ -87,7 +102,11 @@ impl Fault {
 /// As in nginx's log: `(10:certificate has expired)`.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "({}:{})", self.code, self.text)
+        match self.code {
+            // A status, which no verifier has a number for.
+            0 => f.write_str(self.text),
+            code => write!(f, "({code}:{})", self.text),
+        }
     }
 }
 
