@@ -163,6 +163,7 @@ const AREAS: &[Area] = &[
             "hostile_origin",
             "behind_clients",
             "http2_origin",
+            "acme",
             "h2spec",
             "http2",
             "https",

@@ -200,12 +200,24 @@ impl Server {
             let disks = shared.zones.disks();
             shared.ledger.keep(conf, &shared.sites, disks);
         }
+        millpond_acme::load(&self.conf.declared.orders.plan());
         error::process(Level::Notice, format_args!("start worker threads"));
         self.grow(self.conf.main.process.worker_count())
             .map_err(StartError::Thread)?;
         self.serve();
         self.serve_control();
+        self.order();
         Ok(())
+    }
+
+    /// Has the certificates of the configuration ordered, once authorities can ask for them.
+    fn order(&self) {
+        let plan = self.conf.declared.orders.plan();
+        if let Err(error) = self.shared.tender.serve(plan) {
+            let why = error::os_error(&error);
+            let message = format_args!("starting the thread of certificates failed ({why})");
+            error::process(Level::Alert, message);
+        }
     }
 
     /// Obeys signals until one of them ends the process.
@@ -288,6 +300,7 @@ impl Server {
         }
         let files = self.socket_files();
         self.sockets.adopt(opened, &conf.bindings, files);
+        millpond_acme::load(&conf.declared.orders.plan());
         conf.declared.inherit(&self.conf.declared);
         self.shared.expect_sites(&conf);
         let disks = self.shared.zones.disks();
@@ -299,6 +312,7 @@ impl Server {
             self.leaving.push(worker);
         }
         self.serve();
+        self.order();
         Ok(())
     }
 

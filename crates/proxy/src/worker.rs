@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 
 use bytes::BytesMut;
+use millpond_acme::Tender;
 use millpond_system::clock;
 use millpond_system::quota::{self, Quota, ROUNDS, Seat, Shortage, Side};
 use tokio::sync::Notify;
@@ -90,6 +91,8 @@ pub struct Shared {
     pub feed: Feed,
     /// The numbers of the last minutes that dashboards begin with.
     pub history: History,
+    /// The thread that orders certificates.
+    pub tender: Tender,
 }
 
 impl Shared {

@@ -18,6 +18,7 @@ use crate::scope::build::Builder;
 use crate::settings::Server;
 use crate::settings::level::{self, Children, Level, Levels};
 use crate::stats::status_zone::StatusZone;
+use crate::tls::acme;
 
 /// Rows of the blocks that are walked here.
 pub const ROWS: &[Row] = &[
@@ -121,6 +122,7 @@ fn server(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
     let Names(names) = draft.take().unwrap_or_default();
     let Listens(listens) = draft.take().unwrap_or_default();
     let status_zone = draft.take::<StatusZone>();
+    let acme = acme::certificate::Slot::of(&mut draft);
     let (levels, cx) = builder.with_cx::<Levels>();
     let settings = levels.server(cx);
     let mut location = level::close(builder, draft, LocationKind::Unnamed);
@@ -132,6 +134,7 @@ fn server(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
         status_zone,
         settings,
         encryption: std::sync::OnceLock::new(),
+        acme,
         location: Arc::new(location),
         span: statement.span,
     };

@@ -35,6 +35,8 @@ const ROWS: &[&[Row]] = &[
     rewrite::ROWS,
     handler::try_files::ROWS,
     filter::charset::ROWS,
+    tls::acme::issuer::ROWS,
+    tls::acme::certificate::ROWS,
 ];
 
 /// Hooks of families, in the order in which they run.
@@ -67,8 +69,11 @@ pub const HOOKS: Hooks = Hooks {
 };
 
 /// Ends of the http block, with its settings.
-pub const END_OF_HTTP: &[fn(&mut Builder, &LocationSettings)] =
-    &[upstream::declare::settle, upstream::declare::check_zones];
+pub const END_OF_HTTP: &[fn(&mut Builder, &LocationSettings)] = &[
+    upstream::declare::settle,
+    upstream::declare::check_zones,
+    tls::acme::issuer::settle,
+];
 
 /// Checks of a configuration that was read to its end.
 pub const END: &[fn(&mut Builder)] = &[handler::limit_zone::check_uses, cache::zones::check_uses];

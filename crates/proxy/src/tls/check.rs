@@ -70,7 +70,7 @@ fn names(server: &Server, diagnostics: &mut Diagnostics) {
         .encryption
         .get()
         .and_then(|own| own.certified.as_ref());
-    let Some(own) = own.filter(|own| own.named.is_none()) else {
+    let Some(own) = own.filter(|own| own.named.is_none() && own.ordered.is_none()) else {
         return;
     };
     for name in &server.names {

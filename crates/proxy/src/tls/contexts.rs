@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use millpond_acme::Ordered;
 use millpond_conf::{ParseContext, Span};
 use millpond_tls::certificate::client::ClientVerifier;
 use millpond_tls::certificate::failure::{Failure, Thing};
@@ -20,6 +21,7 @@ use millpond_tls::{
 
 use millpond_wire::http2::ALPN;
 
+use super::acme;
 use super::commands::{self, Bounds};
 use super::files::{Files, Mistake, report};
 use super::named::NamedCertificates;
@@ -52,6 +54,8 @@ pub struct Certified {
     pub context: ServerContext,
     /// The certificates, where their names have variables; else the context has them.
     pub named: Option<Arc<NamedCertificates>>,
+    /// The certificate, where it is ordered.
+    pub ordered: Option<Arc<Ordered>>,
     /// The certificates of the context, and the place that names them.
     pub certificates: Vec<(Span, Arc<Identity>)>,
     /// The certificates whose responders are asked.
@@ -143,7 +147,11 @@ fn encryption(
     if policy.certificates.is_empty() {
         return Ok(made);
     }
-    let (mut settings, named) = certificates(policy, files)?;
+    let ordered = ordered(server)?;
+    let (mut settings, named) = match &ordered {
+        Some(ordered) => (of_ordered(ordered), None),
+        None => certificates(policy, files)?,
+    };
     agree(policy, &mut settings, cx)?;
     if policy.demand().is_some() {
         let verifier = verifier(policy, files, &mut settings.session_context)?;
@@ -166,6 +174,7 @@ fn encryption(
     made.certified = Some(Certified {
         context,
         named,
+        ordered,
         certificates: settings
             .identities
             .into_iter()
@@ -174,6 +183,38 @@ fn encryption(
         staplers,
     });
     Ok(made)
+}
+
+/// The certificate that is ordered for a server, if its lines say so.
+fn ordered(server: &Server) -> Result<Option<Arc<Ordered>>, Mistake> {
+    let policy = &server.settings.ssl;
+    let is_variables = matches!(
+        (policy.certificates.as_slice(), policy.keys.as_slice()),
+        ([certificate], [key]) if *certificate.name.source == *"$acme_certificate"
+            && *key.name.source == *"$acme_certificate_key"
+    );
+    let Some(span) = acme::certificate::auto(policy) else {
+        // Elsewhere they are variables as all others.
+        let ordered = server.acme.ordered().filter(|_| is_variables);
+        return Ok(ordered.cloned());
+    };
+    if policy.certificates.len() > 1 || !policy.keys.is_empty() {
+        let message = "\"ssl_certificate auto\" stands alone: its key is made with it";
+        return Err((span, message.to_owned()));
+    }
+    match server.acme.ordered() {
+        Some(ordered) => Ok(Some(Arc::clone(ordered))),
+        // It was told why.
+        None => Err((span, String::new())),
+    }
+}
+
+/// Settings of a certificate that is ordered: sessions outlive its renewals.
+fn of_ordered(ordered: &Ordered) -> ServerSettings {
+    let mut settings = ServerSettings::new(Vec::new());
+    let label = format!("{}\0{}", ordered.issuer, ordered.label);
+    settings.session_context.extend_from_slice(label.as_bytes());
+    settings
 }
 
 /// Settings with the certificates of a server, or those whose names have variables.

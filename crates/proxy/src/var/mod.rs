@@ -88,6 +88,7 @@ pub fn builtins() -> impl Iterator<Item = &'static Variable> {
         crate::cache::provenance::VARIABLES,
         crate::downstream::proxy_protocol::VARIABLES,
         crate::tls::variables::VARIABLES,
+        crate::tls::acme::variables::VARIABLES,
         crate::upstream::fastcgi::VARIABLES,
         crate::filter::gzip::VARIABLES,
         crate::filter::ssi::VARIABLES,
