@@ -5,6 +5,7 @@ use millpond_testkit::{
     Deadline, Kind, LogCheck, NameServer, Proxy, ProxyBuilder, free_port, skip,
 };
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -152,8 +153,23 @@ impl Pebble {
 
     /// The settings of a client that trusts what it issues.
     pub(crate) fn client(&self) -> Result<Arc<ClientConfig>> {
-        let root = self.manage("GET /roots/0", "")?;
-        trusting(&root)
+        self.client_of(0)
+    }
+
+    /// The settings of a client that trusts one of its chains.
+    pub(crate) fn client_of(&self, chain: usize) -> Result<Arc<ClientConfig>> {
+        trusting(&self.manage(&format!("GET /roots/{chain}"), "")?)
+    }
+
+    /// The name of who has issued the top of a chain.
+    pub(crate) fn root_name(&self, chain: usize) -> Result<String> {
+        const BEGIN: &str = "Pebble Root CA ";
+        let root = self.manage(&format!("GET /roots/{chain}"), "")?;
+        let root = CertificateDer::from_pem_slice(root.as_bytes())?;
+        let text = String::from_utf8_lossy(&root).into_owned();
+        let (_, rest) = text.split_once(BEGIN).context("no name")?;
+        let number = rest.chars().take_while(char::is_ascii_hexdigit).take(6);
+        Ok(format!("{BEGIN}{}", number.collect::<String>()))
     }
 
     /// Sends a request to the management; returns the body of the answer.
@@ -161,13 +177,14 @@ impl Pebble {
         let config = trusting(&self.authority)?;
         let mut stream = connect(&config, self.ports[1], "localhost")?;
         let length = body.len();
-        let request =
-            format!("{line} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}");
+        let request = format!(
+            "{line} HTTP/1.0\r\nHost: localhost\r\nUser-Agent: test\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
         stream.write_all(request.as_bytes())?;
         let mut answer = String::new();
         // Its end is not always said.
         let _end = stream.read_to_string(&mut answer);
-        ensure!(answer.contains(" 200 "), "{line}: {answer}");
+        ensure!(answer.contains(" 200 "), "{line}: {answer:?}");
         let (_, body) = answer.split_once("\r\n\r\n").context("no body")?;
         Ok(body.to_owned())
     }
@@ -192,8 +209,7 @@ fn conf(dir: &Path, [port, management, http, tls]: [u16; 4], options: Options) -
             "retryAfter": {{"authz": 1, "order": 1}},
             "keyAlgorithm": "ecdsa",
             "profiles": {{
-                "default": {{"description": "usual", "validityPeriod": {lifetime}}},
-                "short": {{"description": "short", "validityPeriod": 20}}
+                "usual": {{"description": "usual", "validityPeriod": {lifetime}}}
             }}
         }}}}"#
     )
@@ -217,11 +233,20 @@ fn own_certificate() -> Result<(String, [String; 2])> {
 /// An encrypted connection of a client.
 pub(crate) type Encrypted = StreamOwned<ClientConnection, TcpStream>;
 
+/// The settings of a client that trusts nobody.
+pub(crate) fn trusting_nobody() -> Result<Arc<ClientConfig>> {
+    let (pem, _) = own_certificate()?;
+    trusting(&pem)
+}
+
 fn trusting(root: &str) -> Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(root.as_bytes())?)?;
-    let config = ClientConfig::builder().with_root_certificates(roots);
-    Ok(Arc::new(config.with_no_client_auth()))
+    let builder = ClientConfig::builder().with_root_certificates(roots);
+    let mut config = builder.with_no_client_auth();
+    // A session that is resumed shows the certificate of the first handshake.
+    config.resumption = Resumption::disabled();
+    Ok(Arc::new(config))
 }
 
 /// Makes an encrypted connection to a port, for a name that the certificate must have.
