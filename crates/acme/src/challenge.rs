@@ -140,7 +140,7 @@ fn certified(name: &Identifier, proof: &str) -> Result<Arc<Identity>, KeyError> 
 }
 
 /// The certificate of RFC 8737 §3: for the one name, with the digest of the proof.
-fn self_made(name: &Identifier, proof: &str, key: &Key) -> Result<X509, ErrorStack> {
+pub(crate) fn self_made(name: &Identifier, proof: &str, key: &Key) -> Result<X509, ErrorStack> {
     let mut who = X509NameBuilder::new()?;
     who.append_entry_by_text("CN", "ACME challenge")?;
     let who = who.build();

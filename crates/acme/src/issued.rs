@@ -47,16 +47,6 @@ impl Issued {
             id,
         })
     }
-
-    /// The whole, as it is kept.
-    pub(crate) fn text(&self) -> Zeroizing<String> {
-        Zeroizing::new(format!("{}{}", &*self.key, self.chain))
-    }
-
-    /// Reads what [`Issued::text`] wrote.
-    pub(crate) fn from_text(text: &str) -> Result<Self, String> {
-        Self::read(text, text)
-    }
 }
 
 /// Validity and name of a chain's first certificate.
@@ -129,7 +119,7 @@ mod tests {
     #[test]
     fn texts_that_are_damaged_are_refused() {
         for text in ["", "-----BEGIN", EXAMPLE] {
-            assert!(Issued::from_text(text).is_err(), "{text}");
+            assert!(Issued::read(text, text).is_err(), "{text}");
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::schedule::Timing;
 pub struct Ordered {
     /// The name of the issuer.
     pub issuer: String,
-    /// The name of its file, and of itself in the log.
+    /// The name of its files.
     pub label: String,
     /// The names that it is for.
     pub names: Vec<Identifier>,

@@ -9,12 +9,11 @@
 //! What fails is logged with the time of the next try, and neither stops the other certificates nor
 //! takes away what is there.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use millpond_system::chance;
-use millpond_system::log::error::Level;
+use millpond_system::log::error::{Level, os_error};
 
 use crate::client::Client;
 use crate::error::Error;
@@ -24,7 +23,7 @@ use crate::key::{Key, KeyKind};
 use crate::ordered::Ordered;
 use crate::resource::Problem;
 use crate::schedule::{Due, Timing};
-use crate::state::{ACCOUNT_KEY, ACCOUNT_URL, Folder};
+use crate::state::{ACCOUNT_KEY, ACCOUNT_URL, Folder, new_name};
 use crate::work::{Work, log, now_s};
 
 /// The account of an issuer, and what is remembered of it.
@@ -155,7 +154,7 @@ impl Account {
         let made = Key::generate(kind).and_then(|key| Ok((key.to_pem()?, key)));
         match made {
             Ok((pem, key)) => {
-                keep(issuer, ACCOUNT_KEY, &String::from_utf8_lossy(&pem));
+                keep(issuer, &[(ACCOUNT_KEY, &String::from_utf8_lossy(&pem))]);
                 Some(key)
             }
             Err(why) => {
@@ -175,7 +174,7 @@ impl Account {
         let known = kept(issuer, ACCOUNT_URL, |text| Ok(text.to_owned()));
         if known.as_deref() != Some(&text) {
             log(Level::Notice, issuer, format_args!("the account is {url}"));
-            keep(issuer, ACCOUNT_URL, &text);
+            keep(issuer, &[(ACCOUNT_URL, &text)]);
         }
         Ok(())
     }
@@ -189,16 +188,17 @@ impl Account {
                 ordered.fail(&why);
             }
         }
-        let then = if is_for_good {
+        let (level, then) = if is_for_good {
             self.is_refused = true;
-            FOR_GOOD.to_owned()
+            (Level::Error, FOR_GOOD.to_owned())
         } else {
             let pause = self.pause.get_or_insert(Timing::NOTHING);
             let now = now_s();
             pause.order_failed(now, error.after().map(|after| now + after), chance::word());
-            format!("the next try is at {}", shown(pause.next_order()))
+            let at = shown(pause.next_order());
+            (Level::Warn, format!("the next try is at {at}"))
         };
-        log(Level::Error, issuer, format_args!("{why}; {then}"));
+        log(level, issuer, format_args!("{why}; {then}"));
     }
 }
 
@@ -210,8 +210,7 @@ pub(crate) fn load(issuer: &Issuer, ordered: &Ordered) {
     if std::mem::replace(&mut ordered.state().is_loaded, true) {
         return;
     }
-    let file = format!("{}.pem", ordered.label);
-    let found = kept(issuer, &file, Issued::from_text);
+    let found = kept_pair(issuer, &ordered.label);
     if let Some(issued) = found {
         let timing = Timing::held(&issued.valid, chance::word());
         ordered.restore(issued, timing);
@@ -252,7 +251,8 @@ async fn order(issuer: &Issuer, ordered: &Arc<Ordered>, client: &mut Client<'_>)
     let replaces = id.filter(|_| client.gives_advice());
     match client.order(ordered, replaces).await {
         Ok(issued) => {
-            keep(issuer, &format!("{}.pem", ordered.label), &issued.text());
+            let [key, chain] = pair(&ordered.label);
+            keep(issuer, &[(&key, &issued.key), (&chain, &issued.chain)]);
             let timing = Timing::held(&issued.valid, chance::word());
             let message = format!(
                 "the certificate for {} was {}, until {}",
@@ -273,19 +273,21 @@ fn order_failed(issuer: &Issuer, ordered: &Ordered, error: &Error) {
         || error.problem().is_some_and(Problem::is_of_order);
     let now = now_s();
     let mut state = ordered.state();
-    let then = if is_for_good {
+    // nginx's module: what is tried again is a warning.
+    let (level, then) = if is_for_good {
         state.is_refused = true;
-        FOR_GOOD.to_owned()
+        (Level::Error, FOR_GOOD.to_owned())
     } else {
         state.until = error.after().map(|after| now + after);
         let until = state.until;
         state.timing.order_failed(now, until, chance::word());
-        format!("the next try is at {}", shown(state.timing.next_order()))
+        let at = shown(state.timing.next_order());
+        (Level::Warn, format!("the next try is at {at}"))
     };
     drop(state);
     let names = ordered.shown();
     let message = format_args!("no certificate for {names}: {error}; {then}");
-    log(Level::Error, issuer, message);
+    log(level, issuer, message);
 }
 
 /// The content of a file, if it is there and can be used; one that cannot is set aside.
@@ -299,6 +301,47 @@ fn kept<T>(issuer: &Issuer, name: &str, read: impl FnOnce(&str) -> Result<T, Str
         },
         Err(error) => error.to_string(),
     };
+    set_aside(issuer, folder, (name, &why));
+    None
+}
+
+/// The files of a certificate: of its key and of its chain.
+fn pair(label: &str) -> [String; 2] {
+    ["key", "crt"].map(|end| format!("{label}.{end}"))
+}
+
+/// A certificate that is kept, if it is there and can be used; what cannot is set aside.
+fn kept_pair(issuer: &Issuer, label: &str) -> Option<Issued> {
+    let folder = issuer.folder.as_ref()?;
+    let why = match read_pair(folder, label) {
+        Ok(issued) => return Some(issued),
+        Err(why) => why,
+    };
+    for name in pair(label) {
+        if !matches!(folder.read(&name), Ok(None)) {
+            set_aside(issuer, folder, (&name, &why));
+        }
+    }
+    None
+}
+
+fn read_pair(folder: &Folder, label: &str) -> Result<Issued, String> {
+    let [key, chain] = pair(label);
+    let read = |name: &str| {
+        let read = folder.read(name).map_err(|error| error.to_string());
+        read.and_then(|text| text.ok_or_else(|| format!("{name} is not there")))
+    };
+    let read_both = |chain: &str| Issued::read(&read(chain)?, &read(&key)?);
+    read_both(&chain).or_else(|why| {
+        // The new key may have got its place, and its chain not.
+        let issued = read_both(&new_name(&chain)).map_err(|_| why)?;
+        // If it fails, the next start finds it again.
+        let _ = folder.take_new(&chain);
+        Ok(issued)
+    })
+}
+
+fn set_aside(issuer: &Issuer, folder: &Folder, (name, why): (&str, &str)) {
     let path = folder.path(name);
     let then = match folder.set_aside(name) {
         Ok(aside) => format!("it is kept as \"{}\"", aside.display()),
@@ -306,18 +349,18 @@ fn kept<T>(issuer: &Issuer, name: &str, read: impl FnOnce(&str) -> Result<T, Str
     };
     let message = format_args!("\"{}\" cannot be used: {why}; {then}", path.display());
     log(Level::Error, issuer, message);
-    None
 }
 
-/// Keeps something over the end of the process; what cannot be kept is used all the same.
-fn keep(issuer: &Issuer, name: &str, text: &str) {
+/// Keeps files over the end of the process; what cannot be kept is used all the same.
+fn keep(issuer: &Issuer, files: &[(&str, &str)]) {
     let Some(folder) = &issuer.folder else {
         return;
     };
-    if let Err(error) = folder.write(name, text) {
-        let path: &Path = &folder.path(name);
-        let why = millpond_system::log::error::os_error(&error);
-        let message = format_args!("\"{}\" cannot be written ({why})", path.display());
+    if let Err(error) = folder.write(files) {
+        let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
+        let (names, why) = (names.join(", "), os_error(&error));
+        let place = folder.0.display();
+        let message = format_args!("writing {names} in \"{place}\" failed ({why})");
         log(Level::Error, issuer, message);
     }
 }
@@ -326,4 +369,69 @@ fn keep(issuer: &Issuer, name: &str, text: &str) {
 fn shown(seconds: i64) -> String {
     let time = Timestamp::from_second(seconds);
     time.map_or_else(|_| "no time".to_owned(), |time| time.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identifier::Identifier;
+    use std::fs;
+
+    /// Two keys with chains of their own, in PEM.
+    fn pairs() -> [[String; 2]; 2] {
+        ["a.example", "b.example"].map(|name| {
+            let key = Key::generate(KeyKind::P256).unwrap();
+            let name = Identifier::Dns(name.to_owned());
+            let chain = crate::challenge::self_made(&name, "proof", &key).unwrap();
+            let texts = [key.to_pem().unwrap().to_vec(), chain.to_pem().unwrap()];
+            texts.map(|text| String::from_utf8(text).unwrap())
+        })
+    }
+
+    #[test]
+    fn pairs_that_a_crash_has_torn_are_put_together() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder(dir.path().to_owned());
+        let [[old_key, old_chain], [new_key, new_chain]] = pairs();
+        for (files, expected) in [
+            (
+                vec![("x.key", &old_key), ("x.crt", &old_chain)],
+                Some(&old_chain),
+            ),
+            // Before the first is renamed.
+            (
+                vec![
+                    ("x.key", &old_key),
+                    ("x.crt", &old_chain),
+                    ("x.key.new", &new_key),
+                    ("x.crt.new", &new_chain),
+                ],
+                Some(&old_chain),
+            ),
+            // Between the two.
+            (
+                vec![
+                    ("x.key", &new_key),
+                    ("x.crt", &old_chain),
+                    ("x.crt.new", &new_chain),
+                ],
+                Some(&new_chain),
+            ),
+            (
+                vec![("x.key", &new_key), ("x.crt.new", &new_chain)],
+                Some(&new_chain),
+            ),
+            (vec![("x.key", &new_key), ("x.crt", &old_chain)], None),
+            (vec![], None),
+        ] {
+            for entry in fs::read_dir(dir.path()).unwrap() {
+                fs::remove_file(entry.unwrap().path()).unwrap();
+            }
+            for (name, text) in &files {
+                fs::write(folder.path(name), text).unwrap();
+            }
+            let found = read_pair(&folder, "x").ok();
+            assert_eq!(found.map(|it| it.chain).as_ref(), expected, "{files:?}");
+        }
+    }
 }

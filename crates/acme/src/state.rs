@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `account.key` | the account's key in PEM |
 //! | `account.url` | the account's URL, and in the second line that of the directory it belongs to |
-//! | `NAME-DIGEST.pem` | a certificate: its key, and behind it the chain, in PEM |
+//! | `NAME-DIGEST.key` | the key of a certificate in PEM |
+//! | `NAME-DIGEST.crt` | its chain in PEM |
 //!
 //! `NAME` is the first of the certificate's names; the digest is of all that is ordered, and of
 //! where.
@@ -12,7 +13,9 @@
 //! 1. The folder is its owner's alone (0700), and so is each file (0600).
 //! 2. A file is written whole under another name, synced and renamed: whoever reads finds the old
 //!    one or the new one.
-//! 3. A file that cannot be used is set aside as `….damaged`; nothing that stands in one makes the
+//! 3. A key and its chain change together: both are there under other names before the first is
+//!    renamed, and who finds the new key takes the new chain, wherever it is.
+//! 4. A file that cannot be used is set aside as `….damaged`; nothing that stands in one makes the
 //!    process end.
 
 use std::fs::{self, File, OpenOptions};
@@ -53,10 +56,25 @@ impl Folder {
         Ok(Some(text))
     }
 
-    /// Writes a file (INVARIANT 2).
-    pub(crate) fn write(&self, name: &str, text: &str) -> io::Result<()> {
+    /// Writes files (INVARIANTS 2 and 3); they are renamed in their order.
+    pub(crate) fn write(&self, files: &[(&str, &str)]) -> io::Result<()> {
         make_private_folder(&self.0)?;
-        let new = self.path(&format!("{name}.new"));
+        for (name, text) in files {
+            self.write_new(&new_name(name), text)?;
+        }
+        for (name, _) in files {
+            self.take_new(name)?;
+        }
+        File::open(&self.0)?.sync_all()
+    }
+
+    /// Gives a new file its place.
+    pub(crate) fn take_new(&self, name: &str) -> io::Result<()> {
+        fs::rename(self.path(&new_name(name)), self.path(name))
+    }
+
+    fn write_new(&self, name: &str, text: &str) -> io::Result<()> {
+        let new = self.path(name);
         // One that a crash left behind may have another mode.
         let _ = fs::remove_file(&new);
         let mut options = OpenOptions::new();
@@ -66,17 +84,20 @@ impl Folder {
             .mode(0o600)
             .open(&new)?;
         file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, self.path(name))?;
-        File::open(&self.0)?.sync_all()
+        file.sync_all()
     }
 
-    /// Sets a file aside (INVARIANT 3).
+    /// Sets a file aside (INVARIANT 4).
     pub(crate) fn set_aside(&self, name: &str) -> io::Result<PathBuf> {
         let aside = self.path(&format!("{name}.damaged"));
         fs::rename(self.path(name), &aside)?;
         Ok(aside)
     }
+}
+
+/// The name of a file that has not got its place yet.
+pub(crate) fn new_name(name: &str) -> String {
+    format!("{name}.new")
 }
 
 #[cfg(test)]
@@ -91,7 +112,7 @@ mod tests {
         let folder = Folder(dir.path().join("above/acme"));
         assert_eq!(folder.read("a").unwrap(), None);
         for text in ["one", "two"] {
-            folder.write("a", text).unwrap();
+            folder.write(&[("a", text)]).unwrap();
             assert_eq!(folder.read("a").unwrap().unwrap().as_str(), text);
         }
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;

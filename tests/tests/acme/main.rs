@@ -126,11 +126,11 @@ fn servers_without_a_certificate_refuse_handshakes_and_say_why() -> Result<()> {
     Ok(())
 }
 
-/// The file of the certificate that is kept.
+/// The chain that is kept.
 fn kept(proxy: &Proxy) -> Result<PathBuf> {
     let folder = proxy.dir().join("acme_default");
     let mut names = fs::read_dir(&folder)?.flatten().map(|entry| entry.path());
-    let is_certificate = |path: &PathBuf| path.extension().is_some_and(|it| it == "pem");
+    let is_certificate = |path: &PathBuf| path.extension().is_some_and(|it| it == "crt");
     names.find(is_certificate).context("no certificate is kept")
 }
 

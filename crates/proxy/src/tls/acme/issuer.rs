@@ -61,9 +61,8 @@ pub const ROWS: &[Row] = &[
               `accept_terms_of_service` accepts the authority's terms; it prints their URL if \
               they have to be accepted.\n\n# Differs from nginx\n\nNo `resolver` is needed: \
               without one the system is asked. The issuer `default` has the `uri` of Let's \
-              Encrypt, and needs `accept_terms_of_service` with it. A certificate and its key \
-              are one file, whose name depends on all that is ordered, the `uri` among it; \
-              what nginx's module has kept is not read.",
+              Encrypt, and needs `accept_terms_of_service` with it. The names of files depend on \
+              all that is ordered, the `uri` among it; what nginx's module has kept is not read.",
         apply: issuer,
     },
     Row {
