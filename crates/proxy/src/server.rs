@@ -443,6 +443,8 @@ impl Server {
     }
 
     fn lend_caches(&mut self) {
+        // The successor orders from here on; without a plan nothing has to be started.
+        let _ = self.shared.tender.serve(Vec::new());
         self.control.pause();
         self.stop_notes();
         self.shared.zones.lend();
@@ -471,6 +473,7 @@ impl Server {
             error::process(Level::Alert, format_args!("{failure}"));
         }
         self.serve_control();
+        self.order();
         self.accept_again();
         process.supervisor.take_back(&self.status());
     }

@@ -164,8 +164,8 @@ impl Pebble {
     /// The name of who has issued the top of a chain.
     pub(crate) fn root_name(&self, chain: usize) -> Result<String> {
         const BEGIN: &str = "Pebble Root CA ";
-        let root = self.manage(&format!("GET /roots/{chain}"), "")?;
-        let root = CertificateDer::from_pem_slice(root.as_bytes())?;
+        let pem = self.manage(&format!("GET /roots/{chain}"), "")?;
+        let root = CertificateDer::from_pem_slice(pem.as_bytes())?;
         let text = String::from_utf8_lossy(&root).into_owned();
         let (_, rest) = text.split_once(BEGIN).context("no name")?;
         let number = rest.chars().take_while(char::is_ascii_hexdigit).take(6);

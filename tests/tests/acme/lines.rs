@@ -1,7 +1,8 @@
 //! Lines of configurations that order certificates: mistakes, and what is said of them.
 
-use anyhow::{Result, bail, ensure};
-use millpond_testkit::{Kind, LogCheck, Proxy};
+use anyhow::{Context, Result, bail, ensure};
+use millpond_testkit::{Kind, LogCheck, Proxy, binary};
+use std::process::Command;
 
 const ISSUER: &str = "acme_issuer x { uri https://localhost:1/dir; ssl_verify off; %%LINE%% }";
 
@@ -175,5 +176,60 @@ fn the_short_form_needs_an_issuer_whose_terms_are_accepted() -> Result<()> {
         let told = format!("{error:#}");
         ensure!(told.contains(expected), "{told}");
     }
+    Ok(())
+}
+
+/// The words of the program about a configuration, on both of its streams.
+fn told(arguments: &[&str], conf: &str) -> Result<String> {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("nginx.conf");
+    std::fs::write(
+        &path,
+        format!("pid {}/pid; events {{}} {conf}", dir.path().display()),
+    )?;
+    let program = binary(Kind::Millpond).context("no binary")?;
+    let (first, rest) = arguments.split_first().context("no arguments")?;
+    let output = Command::new(program)
+        .args([*first, "-c"])
+        .arg(&path)
+        .args(rest)
+        .output()?;
+    let text = [output.stdout, output.stderr].concat();
+    let words: Vec<_> = String::from_utf8_lossy(&text)
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect();
+    // A test makes nothing.
+    ensure!(!dir.path().join("acme_x").exists(), "a folder was made");
+    Ok(words.join(" "))
+}
+
+const WHOLE: &str = "http {
+    acme_issuer x { uri https://localhost:1/dir; ssl_verify off; }
+    server { listen 127.0.0.1:18081; }
+    server { listen 127.0.0.1:18444 ssl; server_name .a.example; ssl_certificate auto; }
+    server {
+        listen 127.0.0.1:18444 ssl;
+        server_name b.example;
+        ssl_certificate $acme_certificate;
+        ssl_certificate_key $acme_certificate_key;
+    }
+}";
+
+#[test]
+fn checks_say_what_would_go_wrong_and_explanations_what_is_sent() -> Result<()> {
+    let checked = told(&["check"], WHOLE)?;
+    for expected in [
+        "names are validated by http-01 on port 80, where nothing listens for plain HTTP",
+        "\"$acme_certificate\" has no value in a server without \"acme_certificate\"",
+    ] {
+        ensure!(checked.contains(expected), "{checked}");
+    }
+    let explained = told(&["explain", "https://www.a.example:18444/"], WHOLE)?;
+    let expected = "that for www.a.example, a.example, ordered from the issuer \"x\"";
+    ensure!(explained.contains(expected), "{explained}");
+    let heard = WHOLE.replace("127.0.0.1:18081", "127.0.0.1:80");
+    let checked = told(&["check"], &heard)?;
+    ensure!(!checked.contains("names are validated"), "{checked}");
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Certificates that are ordered by ACME, from pebble.
 
 use anyhow::{Context, Result, bail, ensure};
-use millpond_testkit::{Deadline, Kind, LogCheck, Proxy};
+use millpond_testkit::{Client, Deadline, Kind, LogCheck, Proxy};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -247,6 +247,10 @@ fn reloads_order_what_is_new() -> Result<()> {
     let config = pebble.client()?;
     let old = connect(&config, pebble.tls_port(), "a.example")?;
     let more = "server {
+        listen 127.0.0.1:%%PORT_METRICS%%;
+        location /metrics { metrics; }
+    }
+    server {
         listen 127.0.0.1:%%TLS_01%% ssl;
         server_name b.example;
         acme_certificate default key=rsa;
@@ -262,6 +266,22 @@ fn reloads_order_what_is_new() -> Result<()> {
     );
     connect(&config, pebble.tls_port(), "b.example")?;
     assert_eq!(pebble.orders(), 2);
+    let port = proxy.named_port("PORT_METRICS");
+    let page = Client::new(port).get("/metrics")?.text();
+    let lines: Vec<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("millpond_acme_"))
+        .collect();
+    let has = |parts: &[&str]| {
+        lines
+            .iter()
+            .any(|line| parts.iter().all(|part| line.contains(part)))
+    };
+    for name in ["a.example-", "b.example-"] {
+        assert!(has(&["orders_total", name, "\"issued\"} 1"]), "{lines:?}");
+        assert!(has(&["orders_total", name, "\"failed\"} 0"]), "{lines:?}");
+        assert!(has(&["certificate_left_seconds", name]), "{lines:?}");
+    }
     Ok(())
 }
 

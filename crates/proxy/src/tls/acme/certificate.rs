@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use millpond_acme::{Identifier, Issuer, KeyKind, Ordered};
 use millpond_conf::{Contexts, Span, Statement};
 
-use super::Orders;
 use super::issuer::DEFAULT;
+use super::{Order, Orders};
 use crate::route::listen::Binding;
 use crate::route::name::ServerName;
 use crate::scope::block::{Draft, Pass, Row};
@@ -188,7 +188,7 @@ fn order(builder: &mut Builder, server: &Server, line: &Line) -> Result<Arc<Orde
     let orders = &mut builder.of::<Declared>().orders;
     let found = orders.issuer(&line.issuer).cloned();
     let issuer = found.ok_or_else(|| format!("issuer \"{}\" is missing", line.issuer))?;
-    Ok(put(orders, &issuer, (names, line.kind)))
+    Ok(put(orders, issuer, (names, line.kind, line.span)))
 }
 
 fn order_by_default(
@@ -221,16 +221,20 @@ fn order_by_default(
             help: Some(help),
         });
     };
-    Ok(put(orders, &issuer, (names, KeyKind::default())))
+    Ok(put(orders, issuer, (names, KeyKind::default(), span)))
 }
 
 fn put(
     orders: &mut Orders,
-    issuer: &Arc<Issuer>,
-    (names, kind): (Vec<Identifier>, KeyKind),
+    issuer: Arc<Issuer>,
+    (names, kind, span): (Vec<Identifier>, KeyKind, Span),
 ) -> Arc<Ordered> {
-    let ordered = Ordered::of(issuer, names, kind);
-    orders.add(issuer, &ordered);
+    let ordered = Ordered::of(&issuer, names, kind);
+    orders.add(Order {
+        issuer,
+        ordered: Arc::clone(&ordered),
+        span,
+    });
     ordered
 }
 

@@ -18,12 +18,24 @@ use std::sync::Arc;
 
 use millpond_acme::tend::Plan;
 use millpond_acme::{Issuer, Ordered, Work};
+use millpond_conf::Span;
 
 /// The issuers and orders of a configuration.
 #[derive(Debug, Default)]
 pub struct Orders {
     issuers: Vec<Arc<Issuer>>,
-    orders: Vec<(Arc<Issuer>, Arc<Ordered>)>,
+    orders: Vec<Order>,
+}
+
+/// A certificate of an issuer.
+#[derive(Debug)]
+pub struct Order {
+    /// The issuer.
+    pub issuer: Arc<Issuer>,
+    /// The certificate.
+    pub ordered: Arc<Ordered>,
+    /// The first line that orders it.
+    pub span: Span,
 }
 
 impl Orders {
@@ -33,7 +45,7 @@ impl Orders {
     }
 
     /// The certificates with their issuers, each once.
-    pub fn iter(&self) -> impl Iterator<Item = &(Arc<Issuer>, Arc<Ordered>)> {
+    pub fn iter(&self) -> impl Iterator<Item = &Order> {
         self.orders.iter()
     }
 
@@ -41,10 +53,10 @@ impl Orders {
     pub fn plan(&self) -> Plan {
         let work = self.issuers.iter().map(|issuer| {
             let orders = self.orders.iter();
-            let own = orders.filter(|(of, _)| Arc::ptr_eq(of, issuer));
+            let own = orders.filter(|order| Arc::ptr_eq(&order.issuer, issuer));
             Work {
                 issuer: Arc::clone(issuer),
-                orders: own.map(|(_, ordered)| Arc::clone(ordered)).collect(),
+                orders: own.map(|order| Arc::clone(&order.ordered)).collect(),
             }
         });
         work.collect()
@@ -54,11 +66,12 @@ impl Orders {
         self.issuers.iter().find(|issuer| issuer.name == name)
     }
 
-    fn add(&mut self, issuer: &Arc<Issuer>, ordered: &Arc<Ordered>) {
-        let is_known = self.iter().any(|(_, known)| Arc::ptr_eq(known, ordered));
+    fn add(&mut self, new: Order) {
+        let is_known = self
+            .iter()
+            .any(|known| Arc::ptr_eq(&known.ordered, &new.ordered));
         if !is_known {
-            let both = (Arc::clone(issuer), Arc::clone(ordered));
-            self.orders.push(both);
+            self.orders.push(new);
         }
     }
 }
