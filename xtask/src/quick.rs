@@ -132,6 +132,12 @@ const AREAS: &[Area] = &[
         ],
     },
     Area {
+        name: "certificates",
+        about: "certificates that are ordered from an authority",
+        crates: &["acme"],
+        tests: &["acme"],
+    },
+    Area {
         name: "access",
         about: "who may have an answer, and how often",
         crates: &[],
@@ -163,7 +169,6 @@ const AREAS: &[Area] = &[
             "hostile_origin",
             "behind_clients",
             "http2_origin",
-            "acme",
             "h2spec",
             "http2",
             "https",

@@ -78,14 +78,23 @@ struct Shown {
 #[derive(Debug)]
 pub(crate) enum Entry {
     Text(String),
-    Certificate(String),
+    Certificate(String, Arc<Identity>),
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
         match self {
             Entry::Text(token) => drop(shown().texts.remove(token)),
-            Entry::Certificate(name) => drop(shown().certificates.remove(name)),
+            // Another issuer may validate the same name meanwhile.
+            Entry::Certificate(name, own) => {
+                let certificates = &mut shown().certificates;
+                if certificates
+                    .get(name)
+                    .is_some_and(|it| Arc::ptr_eq(it, own))
+                {
+                    certificates.remove(name);
+                }
+            }
         }
     }
 }
@@ -118,8 +127,9 @@ pub(crate) fn show(
         Way::Tls => {
             let identity = certified(name, proof)?;
             let told = name.told();
-            shown().certificates.insert(told.clone(), identity);
-            Ok(Entry::Certificate(told))
+            let certificates = &mut shown().certificates;
+            certificates.insert(told.clone(), Arc::clone(&identity));
+            Ok(Entry::Certificate(told, identity))
         }
     }
 }

@@ -28,8 +28,9 @@ use crate::ordered::Ordered;
 use crate::resource::{Account, Authorization, Directory, Order, Problem, RenewalInfo, Status};
 use crate::url::Url;
 
-/// Tries of a message whose nonce was not taken (arbitrary: each answer brings a good one).
-const NONCE_TRIES: usize = 4;
+/// Tries of a message whose nonce was not taken (each refusal brings a new one; of an authority that
+/// refuses a fifth of them, one message in ten million is given up).
+const NONCE_TRIES: usize = 10;
 /// Redirects that are followed (nginx's module: 10).
 const REDIRECTS_MAX: usize = 10;
 /// The time for a validation, and for the making of a certificate (nginx's module: 60 s each).

@@ -62,20 +62,25 @@ impl Account {
         if !work.orders.iter().any(|it| is_due(self.due(it))) {
             return self.next(work);
         }
-        let Some(key) = self.key(&work.issuer) else {
-            return self.next(work);
-        };
-        match Client::new(&work.issuer, &key).await {
-            Ok(mut client) => self.tend(work, &mut client).await,
-            Err(error) => {
-                for ordered in &work.orders {
-                    if is_due(self.due(ordered)) {
-                        order_failed(&work.issuer, ordered, &error);
-                    }
-                }
-            }
+        match self.key(&work.issuer) {
+            Ok(key) => match Client::new(&work.issuer, &key).await {
+                Ok(mut client) => self.tend(work, &mut client).await,
+                Err(error) => self.all_failed(work, &error),
+            },
+            Err(error) => self.all_failed(work, &error),
         }
         self.next(work)
+    }
+
+    /// Notes for all that is due that it cannot be done.
+    fn all_failed(&self, work: &Work, error: &Error) {
+        for ordered in &work.orders {
+            match self.due(ordered) {
+                Due::Order => order_failed(&work.issuer, ordered, error),
+                Due::Advice => advice_failed(&work.issuer, ordered, error),
+                Due::Nothing(_) => {}
+            }
+        }
     }
 
     async fn tend(&mut self, work: &Work, client: &mut Client<'_>) {
@@ -129,41 +134,25 @@ impl Account {
     }
 
     /// The account's key: given, remembered, kept, or made.
-    fn key(&mut self, issuer: &Issuer) -> Option<Key> {
+    fn key(&mut self, issuer: &Issuer) -> Result<Key, Error> {
         let kind = match &issuer.account {
-            AccountKey::Given(key) => return Some(key.clone()),
+            AccountKey::Given(key) => return Ok(key.clone()),
             AccountKey::Made(kind) => *kind,
         };
         if let Some((known, folder, key)) = &self.made
             && (known, folder) == (&kind, &issuer.folder)
         {
-            return Some(key.clone());
+            return Ok(key.clone());
         }
         let kept = kept(issuer, ACCOUNT_KEY, |text| {
             Key::from_pem(text.as_bytes()).map_err(|why| why.to_string())
         });
         let key = match kept {
             Some(key) => key,
-            None => self.make_key(issuer, kind)?,
+            None => make_key(issuer, kind)?,
         };
         self.made = Some((kind, issuer.folder.clone(), key.clone()));
-        Some(key)
-    }
-
-    fn make_key(&mut self, issuer: &Issuer, kind: KeyKind) -> Option<Key> {
-        let made = Key::generate(kind).and_then(|key| Ok((key.to_pem()?, key)));
-        match made {
-            Ok((pem, key)) => {
-                keep(issuer, &[(ACCOUNT_KEY, &String::from_utf8_lossy(&pem))]);
-                Some(key)
-            }
-            Err(why) => {
-                let message = format_args!("the account's key cannot be made: {why}");
-                log(Level::Error, issuer, message);
-                self.is_refused = true;
-                None
-            }
-        }
+        Ok(key)
     }
 
     /// Finds the account, or makes one.
@@ -205,6 +194,14 @@ impl Account {
 /// The end of a message about something that no other try would mend.
 const FOR_GOOD: &str = "there is no other try before the configuration is read again";
 
+/// Makes the key of an account, and keeps it.
+fn make_key(issuer: &Issuer, kind: KeyKind) -> Result<Key, Error> {
+    let key = Key::generate(kind)?;
+    let pem = key.to_pem()?;
+    keep(issuer, &[(ACCOUNT_KEY, &String::from_utf8_lossy(&pem))]);
+    Ok(key)
+}
+
 /// Looks for a certificate in the folder, once.
 pub(crate) fn load(issuer: &Issuer, ordered: &Ordered) {
     if std::mem::replace(&mut ordered.state().is_loaded, true) {
@@ -236,12 +233,17 @@ async fn ask_for_advice(issuer: &Issuer, ordered: &Ordered, client: &Client<'_>)
             let message = format_args!("{names} is to be renewed at {at}{more}");
             log(Level::Info, issuer, message);
         }
-        Err(why) => {
-            ordered.state().timing.advice_failed(now, chance::word());
-            let message = format_args!("no advice on when to renew {names}: {why}");
-            log(Level::Warn, issuer, message);
-        }
+        Err(error) => advice_failed(issuer, ordered, &error),
     }
+}
+
+fn advice_failed(issuer: &Issuer, ordered: &Ordered, error: &Error) {
+    let mut state = ordered.state();
+    state.timing.advice_failed(now_s(), chance::word());
+    drop(state);
+    let names = ordered.shown();
+    let message = format_args!("no advice on when to renew {names}: {error}");
+    log(Level::Warn, issuer, message);
 }
 
 async fn order(issuer: &Issuer, ordered: &Arc<Ordered>, client: &mut Client<'_>) {
@@ -253,7 +255,10 @@ async fn order(issuer: &Issuer, ordered: &Arc<Ordered>, client: &mut Client<'_>)
         Ok(issued) => {
             let [key, chain] = pair(&ordered.label);
             keep(issuer, &[(&key, &issued.key), (&chain, &issued.chain)]);
-            let timing = Timing::held(&issued.valid, chance::word());
+            let mut timing = Timing::held(&issued.valid, chance::word());
+            if old.is_some() {
+                timing.rest(&issued.valid);
+            }
             let message = format!(
                 "the certificate for {} was {}, until {}",
                 ordered.shown(),

@@ -17,6 +17,9 @@ const PAUSES: [i64; 4] = [60, 600, 6000, DAY];
 const ADVICE: Range<i64> = 60..DAY;
 const ADVICE_USUAL: i64 = DAY / 2;
 
+/// The longest rest after a renewal, in seconds (arbitrary: no advice is that urgent twice).
+const REST_MAX: i64 = 3600;
+
 /// Times of one certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timing {
@@ -61,6 +64,12 @@ impl Timing {
             advice: Some(i64::MIN),
             ..Timing::NOTHING
         }
+    }
+
+    /// Bounds the haste of renewals: an authority may advise to renew what it has just renewed.
+    pub(crate) fn rest(&mut self, valid: &Range<i64>) {
+        let lifetime = valid.end.saturating_sub(valid.start).max(0);
+        self.pause = valid.start.saturating_add((lifetime / 20).min(REST_MAX));
     }
 
     /// The thing that is to be done now.
@@ -220,6 +229,23 @@ mod tests {
         timing.order_failed(NOW, None, 1);
         timing.advised(NOW, (&past, Some(3600)), 3);
         assert!(matches!(timing.due(NOW), Due::Nothing(at) if at > NOW + 50));
+    }
+
+    #[test]
+    fn renewals_that_are_advised_at_once_take_a_rest() {
+        for (lifetime, rest) in [(90 * DAY, 3600), (20, 1), (0, 0)] {
+            let valid = NOW..NOW + lifetime;
+            let mut timing = Timing::held(&valid, 0);
+            timing.rest(&valid);
+            timing.advised(NOW, (&(NOW - 2..NOW - 1), None), 0);
+            let expected = if rest == 0 {
+                Due::Order
+            } else {
+                Due::Nothing(NOW + rest)
+            };
+            assert_eq!(timing.due(NOW), expected);
+            assert_eq!(timing.due(NOW + rest), Due::Order);
+        }
     }
 
     #[test]

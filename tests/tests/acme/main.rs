@@ -238,6 +238,27 @@ fn the_advice_of_the_authority_is_taken() -> Result<()> {
 }
 
 #[test]
+fn what_is_kept_is_served_while_the_authority_is_away() -> Result<()> {
+    let Some(pebble) = Pebble::start(Options::default())? else {
+        return Ok(());
+    };
+    let mut proxy = pebble.proxy(AUTO).value("MORE", "").start()?;
+    says(&proxy, "the certificate for a.example was issued", 1)?;
+    let (config, port) = (pebble.client()?, pebble.tls_port());
+    drop(pebble);
+    proxy.restart()?;
+    says(&proxy, "no advice on when to renew a.example: ", 1)?;
+    // It would be said every second, if it were not left alone for a minute.
+    for _ in 0..20 {
+        connect(&config, port, "a.example")?;
+    }
+    let log = proxy.error_log();
+    assert_eq!(log.matches("no advice").count(), 1, "{log}");
+    assert!(!log.contains("no certificate"), "{log}");
+    Ok(())
+}
+
+#[test]
 fn reloads_order_what_is_new() -> Result<()> {
     let Some(pebble) = Pebble::start(Options::default())? else {
         return Ok(());
