@@ -28,8 +28,8 @@ use crate::ordered::Ordered;
 use crate::resource::{Account, Authorization, Directory, Order, Problem, RenewalInfo, Status};
 use crate::url::Url;
 
-/// Tries of a message whose nonce was not taken (each refusal brings a new one; of an authority that
-/// refuses a fifth of them, one message in ten million is given up).
+/// Tries of a message whose nonce was not taken (each refusal brings a new one; where a fifth of
+/// them is refused, one message in ten million is given up).
 const NONCE_TRIES: usize = 10;
 /// Redirects that are followed (nginx's module: 10).
 const REDIRECTS_MAX: usize = 10;
