@@ -38,6 +38,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The longest pause between two looks, unless the authority asks for a longer one, and then.
 const LOOK_MAX: Duration = Duration::from_secs(8);
 const LOOK_MAX_ASKED: i64 = 60;
+/// The longest time that a refusal may ask to be waited for, in seconds: a week, the longest of
+/// Let's Encrypt's limits. Whoever asks for more is asked once a week.
+const REFUSED_MAX: i64 = 7 * 86_400;
 /// Other chains that are looked at for a preferred one (arbitrary: authorities have two or three).
 const CHAINS_MAX: usize = 8;
 
@@ -368,7 +371,7 @@ fn judge(url: &Url, answer: Answer) -> Result<Answer, Error> {
     if answer.is_good() {
         return Ok(answer);
     }
-    let after = retry_after(&answer);
+    let after = retry_after(&answer).map(|seconds| seconds.min(REFUSED_MAX));
     match serde_json::from_slice::<Problem>(&answer.body) {
         Ok(problem) => Err(Error::Problem { problem, after }),
         Err(_) if after.is_some() => {

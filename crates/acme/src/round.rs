@@ -33,6 +33,8 @@ pub(crate) struct Account {
     made: Option<(KeyKind, Option<Folder>, Key)>,
     /// The times of registrations that failed.
     pause: Option<Timing>,
+    /// The end of the pause that the authority asked for.
+    until: Option<i64>,
     /// The authority will not have it as it is configured.
     is_refused: bool,
 }
@@ -42,8 +44,9 @@ impl Account {
     pub(crate) fn change(&mut self, work: &Work) {
         self.is_refused = false;
         let now = now_s();
+        let until = self.until.filter(|until| *until > now);
         if let Some(pause) = &mut self.pause {
-            pause.forget_failures(now, None);
+            pause.forget_failures(now, until);
         }
         for ordered in &work.orders {
             let mut state = ordered.state();
@@ -183,7 +186,8 @@ impl Account {
         } else {
             let pause = self.pause.get_or_insert(Timing::NOTHING);
             let now = now_s();
-            pause.order_failed(now, error.after().map(|after| now + after), chance::word());
+            self.until = error.after().map(|after| now + after);
+            pause.order_failed(now, self.until, chance::word());
             let at = shown(pause.next_order());
             (Level::Warn, format!("the next try is at {at}"))
         };

@@ -1,6 +1,7 @@
 //! Authorities that refuse: orders, names, accounts.
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
+use millpond_testkit::{Answer, Kind, LogCheck, Origin, Proxy, free_port};
 
 use crate::AUTO;
 use crate::kit::{Options, Pebble, connect, says};
@@ -110,4 +111,148 @@ fn kinds_of_keys_sign_for_accounts() -> Result<()> {
         says(&proxy, "the certificate for a.example was issued", 1)?;
     }
     Ok(())
+}
+
+/// An authority that answers as it is told, in clear text.
+fn scripted() -> Result<Origin> {
+    let origin = Origin::start()?;
+    let at = |path: &str| format!("http://{}{path}", origin.address());
+    let directory = serde_json::json!({
+        "newNonce": at("/nonce"), "newAccount": at("/account"), "newOrder": at("/order"),
+    });
+    origin.route("/dir", Answer::new(200).body(directory.to_string()));
+    let nonce = Answer::new(200).header("Replay-Nonce", "one");
+    origin.route("/nonce", nonce);
+    Ok(origin)
+}
+
+fn proxy_of(origin: &Origin) -> Result<Proxy> {
+    let conf = AUTO.replace("ssl_trusted_certificate pebble.pem;", "ssl_verify off;");
+    Proxy::new(Kind::Millpond, &conf)
+        .value("URI", &format!("http://{}/dir", origin.address()))
+        .value("MORE", "")
+        .value("HTTP_01", &free_port()?.to_string())
+        .value("TLS_01", &free_port()?.to_string())
+        .log_check(LogCheck::Off)
+        .start()
+}
+
+/// A refusal.
+fn refusal(kind: &str) -> Answer {
+    let body = format!(r#"{{"type":"urn:ietf:params:acme:error:{kind}","detail":"no"}}"#);
+    Answer::new(403)
+        .header("Replay-Nonce", "two")
+        .header("Content-Type", "application/problem+json")
+        .body(body)
+}
+
+#[test]
+fn keys_that_an_authority_will_not_have_are_not_shown_again() -> Result<()> {
+    let origin = scripted()?;
+    origin.route("/account", refusal("badPublicKey"));
+    let proxy = proxy_of(&origin)?;
+    let why = "the account cannot be had: badPublicKey: no; there is no other try before";
+    says(&proxy, why, 1)?;
+    // A reload may have brought another key.
+    proxy.reload()?;
+    says(&proxy, why, 2)
+}
+
+#[test]
+fn the_time_that_an_authority_asks_for_is_waited_for() -> Result<()> {
+    let origin = scripted()?;
+    let day = 86_400.to_string();
+    origin.route(
+        "/account",
+        refusal("rateLimited").header("Retry-After", &day),
+    );
+    let mut proxy = proxy_of(&origin)?;
+    says(
+        &proxy,
+        "the account cannot be had: rateLimited: no; the next try is at ",
+        1,
+    )?;
+    let log = proxy.error_log();
+    let found = log.lines().find(|line| line.contains("rateLimited"));
+    let line = found.context("no line")?;
+    let today = line.get(..10).unwrap_or_default().replace('/', "-");
+    let (_, next) = line.split_once("the next try is at ").context("no time")?;
+    ensure!(!next.starts_with(&today), "{line}");
+    // A reload does not mend it. Who is asked then by another issuer is asked after this one.
+    let other = scripted()?;
+    let more = format!(
+        "acme_issuer other {{ uri http://{}/dir; ssl_verify off; }}
+        server {{ listen 127.0.0.1:%%HTTP_01%%; server_name b.example; acme_certificate other; }}",
+        other.address()
+    );
+    let asked = origin.requests().len();
+    let conf = AUTO
+        .replace("ssl_trusted_certificate pebble.pem;", "ssl_verify off;")
+        .replace(
+            "server_name a.example;",
+            "server_name a.example; acme_certificate default;",
+        );
+    proxy.set_conf(&format!("{conf}{more}"))?;
+    proxy.reload()?;
+    other.wait_for_requests(2)?;
+    assert_eq!(origin.requests().len(), asked);
+    Ok(())
+}
+
+#[test]
+fn answers_that_are_none_are_told_and_tried_again() -> Result<()> {
+    let loops = |origin: &Origin| {
+        let place = format!("http://{}/dir", origin.address());
+        Answer::new(302).header("Location", &place)
+    };
+    let long = "x".repeat(2 * 1024 * 1024);
+    for (path, answer, expected) in [
+        (
+            "/dir",
+            Answer::new(200).body("nonsense"),
+            "the answer cannot be read (",
+        ),
+        (
+            "/dir",
+            Answer::new(200).body("{}"),
+            "the answer cannot be read (",
+        ),
+        ("/dir", Answer::new(500), "unexpected status 500"),
+        (
+            "/dir",
+            Answer::new(200).body(long),
+            "its answer is longer than 1048576 bytes",
+        ),
+        (
+            "/dir",
+            Answer::raw("nonsense\n\n"),
+            "it does not speak HTTP",
+        ),
+        ("/nonce", Answer::new(200), "it gives no nonce"),
+        ("/account", refusal("badNonce"), "badNonce: no"),
+        (
+            "/account",
+            Answer::new(200).body("{}"),
+            "the answer cannot be read (",
+        ),
+        (
+            "/account",
+            Answer::new(200).body(r#"{"status":"revoked"}"#),
+            "not valid any more",
+        ),
+        (
+            "/account",
+            Answer::new(200).body(r#"{"status":"valid"}"#),
+            "invalid URL \"\"",
+        ),
+    ] {
+        let origin = scripted()?;
+        origin.route(path, answer);
+        let proxy = proxy_of(&origin)?;
+        says(&proxy, expected, 1)?;
+        says(&proxy, "acme: ", 1)?;
+    }
+    let origin = scripted()?;
+    origin.route("/dir", loops(&origin));
+    says(&proxy_of(&origin)?, "too many redirects", 1)
 }
