@@ -11,7 +11,7 @@
 
 use crate::tally::Tally;
 use crate::{
-    documents, foreign, fuzz, h2spec, hit_cost, package, packages, rust_tests, seeds, tidy,
+    documents, foreign, fuzz, go_programs, hit_cost, package, packages, rust_tests, seeds, tidy,
     workspace,
 };
 use anyhow::{Context, Result, bail};
@@ -30,7 +30,7 @@ pub(crate) fn run_all(args: &[String]) -> Result<Tally> {
         _ => bail!("`test` takes `--no-install` only, not {}", args.join(" ")),
     };
     packages::ensure(may_install)?;
-    h2spec::ensure(may_install);
+    go_programs::ensure(may_install);
     let mut sum = Tally::default();
     sum += check("fmt", workspace::cargo(&["fmt", "--all", "--check"]))?;
     sum += check("clippy", clippy())?;

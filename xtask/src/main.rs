@@ -16,7 +16,7 @@ mod checks;
 mod documents;
 mod foreign;
 mod fuzz;
-mod h2spec;
+mod go_programs;
 mod hit_cost;
 mod machine;
 mod package;

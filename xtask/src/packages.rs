@@ -7,7 +7,7 @@
 //!
 //! Does not start the services of what it installs, and does nothing where there is no `dpkg`.
 
-use crate::h2spec;
+use crate::go_programs;
 use crate::tally::Tally;
 use anyhow::{Result, bail, ensure};
 use std::io::{IsTerminal, Write};
@@ -85,13 +85,16 @@ pub(crate) fn setup(args: &[String]) -> Result<Tally> {
     let missing = missing();
     if missing.is_empty() {
         println!("packages: nothing is missing");
-        h2spec::ensure(MayInstall::Unasked);
+        go_programs::ensure(MayInstall::Unasked);
         return Ok(Tally::PASS);
     }
     let names = missing.join(" ");
     println!("\nThis will run, as root:\n\n  apt-get update");
     println!("  apt-get install --no-install-recommends {names}\n");
-    println!("and, where there is Go, h2spec into target/tools.");
+    println!(
+        "and, where there is Go, {} into target/tools.",
+        go_programs::names()
+    );
     println!("No service of them is started. `apt-get remove {names}` takes them away again.");
     ensure!(
         is_root(),
@@ -102,7 +105,7 @@ pub(crate) fn setup(args: &[String]) -> Result<Tally> {
         return Ok(Tally::SKIP);
     }
     install(&missing)?;
-    h2spec::ensure(MayInstall::Unasked);
+    go_programs::ensure(MayInstall::Unasked);
     Ok(Tally::PASS)
 }
 

@@ -133,6 +133,12 @@ const AREAS: &[Area] = &[
         ],
     },
     Area {
+        name: "certificates",
+        about: "certificates that are ordered from an authority",
+        crates: &["acme"],
+        tests: &["acme"],
+    },
+    Area {
         name: "access",
         about: "who may have an answer, and how often",
         crates: &[],

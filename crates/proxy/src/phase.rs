@@ -69,6 +69,7 @@ pub enum Flow {
 /// The handlers; dispatched by one `match` in [`begin_handler`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handler {
+    AcmeChallenge,
     StartRealIp,
     ServerRewrite,
     FindLocation,
@@ -85,6 +86,7 @@ enum Handler {
 
 /// Handlers in running order.
 const HANDLERS: &[(Phase, Handler)] = &[
+    (Phase::PostRead, Handler::AcmeChallenge),
     (Phase::PostRead, Handler::StartRealIp),
     (Phase::ServerRewrite, Handler::ServerRewrite),
     (Phase::FindConfig, Handler::FindLocation),
@@ -122,7 +124,10 @@ fn is_due(handler: Handler, level: &Closing<'_>) -> bool {
         Handler::TryFiles => level.draft.has::<handler::try_files::TryFiles>(),
         Handler::Mirror => handler::mirror::has_mirrors(settings),
         // The work of these is no matter of the location alone.
-        Handler::StartRealIp | Handler::FindLocation | Handler::Content => true,
+        Handler::AcmeChallenge
+        | Handler::StartRealIp
+        | Handler::FindLocation
+        | Handler::Content => true,
     }
 }
 
@@ -137,10 +142,10 @@ const _: () = assert!(HANDLERS.len() <= Due::BITS);
 
 /// Runs a routed request to its answer, error pages included.
 pub async fn answer(req: &mut Request) -> Box<Response> {
-    let start = if req.conf.uses_real_ip {
+    let start = if req.conf.uses_real_ip || !req.conf.declared.orders.is_empty() {
         Phase::PostRead
     } else {
-        // Nobody has replaced the client's address, and nobody will.
+        // Nobody has replaced the client's address, and nobody will; and no authority asks.
         Phase::ServerRewrite
     };
     answer_from(req, start).await
@@ -353,6 +358,7 @@ fn run_routing(req: &mut Request, handler: Handler) -> Result<Flow, Failure> {
             rewrite::run(req, &location.script)
         }
         Handler::PostRewrite => post_rewrite(req),
+        Handler::AcmeChallenge => Ok(handler::acme_challenge::run(req)),
         Handler::StartRealIp => {
             handler::realip::start(req);
             Ok(Flow::Next)

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 
 use bytes::BytesMut;
+use millpond_acme::Tender;
 use millpond_system::clock;
 use millpond_system::quota::{self, Quota, ROUNDS, Seat, Shortage, Side};
 use tokio::sync::Notify;
@@ -89,6 +90,8 @@ pub struct Shared {
     pub missing: MissingUrls,
     /// State of the crates above.
     pub guests: Guests,
+    /// The thread that orders certificates.
+    pub tender: Tender,
 }
 
 impl Shared {

@@ -201,12 +201,24 @@ impl Server {
             let disks = shared.zones.disks();
             shared.ledger.keep(conf, &shared.sites, disks);
         }
+        millpond_acme::load(&self.conf.declared.orders.plan());
         error::process(Level::Notice, format_args!("start worker threads"));
         self.grow(self.conf.main.process.worker_count())
             .map_err(StartError::Thread)?;
         self.serve();
         self.serve_control();
+        self.order();
         Ok(())
+    }
+
+    /// Has the certificates of the configuration ordered, once authorities can ask for them.
+    fn order(&self) {
+        let plan = self.conf.declared.orders.plan();
+        if let Err(error) = self.shared.tender.serve(plan) {
+            let why = error::os_error(&error);
+            let message = format_args!("starting the thread of certificates failed ({why})");
+            error::process(Level::Alert, message);
+        }
     }
 
     /// Obeys signals until one of them ends the process.
@@ -289,6 +301,7 @@ impl Server {
         }
         let files = self.socket_files();
         self.sockets.adopt(opened, &conf.bindings, files);
+        millpond_acme::load(&conf.declared.orders.plan());
         conf.declared.inherit(&self.conf.declared);
         self.shared.expect_sites(&conf);
         let disks = self.shared.zones.disks();
@@ -300,6 +313,7 @@ impl Server {
             self.leaving.push(worker);
         }
         self.serve();
+        self.order();
         Ok(())
     }
 
@@ -430,6 +444,8 @@ impl Server {
     }
 
     fn lend_caches(&mut self) {
+        // The successor orders from here on; without a plan nothing has to be started.
+        let _ = self.shared.tender.serve(Vec::new());
         self.control.pause();
         self.stop_notes();
         self.shared.zones.lend();
@@ -458,6 +474,7 @@ impl Server {
             error::process(Level::Alert, format_args!("{failure}"));
         }
         self.serve_control();
+        self.order();
         self.accept_again();
         process.supervisor.take_back(&self.status());
     }

@@ -24,6 +24,7 @@ const PLAIN: &[&[Variable]] = &[
     cache::provenance::VARIABLES,
     downstream::proxy_protocol::VARIABLES,
     tls::variables::VARIABLES,
+    tls::acme::variables::VARIABLES,
     upstream::fastcgi::VARIABLES,
     filter::gzip::VARIABLES,
     filter::ssi::VARIABLES,

@@ -137,6 +137,12 @@ impl TempFolders {
         self.0.insert(folder.path.clone(), origin);
     }
 
+    /// Notes the folder of an issuer of certificates.
+    pub fn note_state(&mut self, folder: &Path) {
+        let origin = Origin::Named("state_path");
+        self.0.insert(folder.to_owned(), origin);
+    }
+
     /// The folders.
     pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.0.keys()

@@ -257,6 +257,7 @@ fn purge(machine: &Machine) -> Result<()> {
     for path in [
         "/etc/millpond",
         "/var/cache/millpond",
+        "/var/lib/millpond",
         "/var/log/millpond",
         "/run/millpond",
     ] {

@@ -52,9 +52,10 @@ fn page(command: &Command, all: &[Command], date: &str) -> Result<String> {
     Ok(page.finish())
 }
 
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     ("/etc/millpond/millpond.conf", "the configuration"),
     ("/var/cache/millpond", "the caches"),
+    ("/var/lib/millpond", "certificates that are ordered"),
     ("/var/log/millpond", "logs"),
     (
         "/run/millpond/millpond.pid",

@@ -45,6 +45,8 @@ const DISKS: &[&str] = &[
     "crates/system/src/log/",
     "crates/proxy/src/downstream/listener.rs",
     "crates/server/src/pid.rs",
+    // Certificates that were ordered, with their keys.
+    "crates/acme/src/state.rs",
     // Certificates and keys, while a configuration is read.
     "crates/proxy/src/tls/objects.rs",
     // Logs, sockets and counters in folders of root's.

@@ -1,8 +1,9 @@
 //! `millpond sensor certificate`: the days that are left to the certificates of a configuration.
 //!
 //! The files that `ssl_certificate` names are read, as a reload would read them; those with
-//! variables in their names, and certificates that stand in the configuration, are left out. The
-//! first certificate of a file is the server's. Less than no day is critical.
+//! variables in their names, certificates that stand in the configuration, and those that are
+//! ordered are left out. The first certificate of a file is the server's. Less than no day is
+//! critical.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use millpond_conf::tree::Statement;
 use millpond_server::source::salvage::salvage;
 use millpond_system::clock;
 use millpond_tls::certificate::facts::Certificate;
-use millpond_tls::certificate::load;
+use millpond_tls::certificate::load::chain;
 
 use super::finding::{Finding, State, Value};
 use super::options::Options;
@@ -50,7 +51,7 @@ fn collect(statements: &[Statement], folder: &Path, paths: &mut BTreeSet<PathBuf
         let Some(name) = name.map(|word| word.text.as_str()) else {
             continue;
         };
-        if !name.contains('$') && !name.starts_with("data:") {
+        if !name.contains('$') && !name.starts_with("data:") && name != "auto" {
             paths.insert(folder.join(name));
         }
     }
@@ -58,8 +59,8 @@ fn collect(statements: &[Statement], folder: &Path, paths: &mut BTreeSet<PathBuf
 
 fn days_left(path: &Path, now: i64) -> Result<f64> {
     let text = std::fs::read(path)?;
-    let chain = load::chain(&text).map_err(|_| anyhow::anyhow!("no certificate"))?;
-    let first = chain.first().and_then(|der| Certificate::parse(der));
+    let certificates = chain(&text).map_err(|_| anyhow::anyhow!("no certificate"))?;
+    let first = certificates.first().and_then(|der| Certificate::parse(der));
     let left = first.and_then(|certificate| certificate.remaining_s(now));
     Ok(left.context("a certificate without an end")? as f64 / DAY)
 }
@@ -88,6 +89,21 @@ fn judge(mut found: Vec<(String, f64)>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use millpond_conf::{Diagnostics, LoadOptions, load};
+
+    #[test]
+    fn files_are_looked_at_and_nothing_else() {
+        let text = "http { ssl_certificate a.pem; server { ssl_certificate $acme_certificate; }
+            server { ssl_certificate auto; } server { ssl_certificate data:x; } }";
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.conf");
+        std::fs::write(&path, text).unwrap();
+        let mut diagnostics = Diagnostics::new();
+        let tree = load(&path, &LoadOptions::default(), &mut diagnostics);
+        let mut paths = BTreeSet::new();
+        collect(&tree.statements, Path::new("/etc"), &mut paths);
+        assert_eq!(paths, BTreeSet::from([PathBuf::from("/etc/a.pem")]));
+    }
 
     #[test]
     fn shortest_time_is_told_and_none_is_critical() {

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::BytesMut;
+use millpond_acme::Ordered;
 use millpond_system::clock::{self, Instant};
 use millpond_system::log::error::{self, Level};
 use millpond_system::quota::Waiting;
@@ -35,6 +36,7 @@ use crate::request::Request;
 use crate::route::listen::Listen;
 use crate::settings::Server;
 use crate::stats::connections::Happened;
+use crate::tls::acme::handshake;
 use crate::tls::agreed::Agreed;
 use crate::tls::stapling::Stapler;
 use crate::worker::Member;
@@ -62,6 +64,8 @@ enum Failure {
     Handshake(HandshakeError),
     /// A certificate could not be read.
     Certificate(String),
+    /// No name is validated.
+    Unvalidated(String),
 }
 
 impl From<Error> for Failure {
@@ -110,6 +114,10 @@ async fn handshake(
         .connection
         .waiting
         .set(Waiting::Head(clock::instant()));
+    let conf = &carrier.connection.generation.conf;
+    if !conf.declared.orders.is_empty() && handshake::is_asked_for(accepted.hello()) {
+        return validate(tls, carrier, (accepted, deadline)).await;
+    }
     let server = Arc::clone(choose(listen, accepted.hello()));
     let left = deadline.saturating_duration_since(clock::instant());
     let certified = with_certificates(carrier, listen, (&server, accepted));
@@ -182,6 +190,37 @@ async fn check_status(
     }
 }
 
+/// Shows an authority that a name is ours, and closes the connection.
+async fn validate(
+    tls: &TlsSocket,
+    carrier: &Carrier,
+    (accepted, deadline): (Accepted, Instant),
+) -> Result<(), Failure> {
+    let (mut plain, mut told) = (BytesMut::new(), BytesMut::new());
+    let (context, identity) = match handshake::answer(accepted.hello()) {
+        Ok(found) => found,
+        Err(why) => {
+            accepted.reject(INTERNAL_ERROR, &mut told);
+            tls.refuse(&told);
+            return Err(Failure::Unvalidated(why));
+        }
+    };
+    let accepted = accepted.with_identities(&[identity]);
+    match accepted.choose((context, Inside::Usual), &mut plain, &mut told) {
+        Ok((session, _)) => tls.begin(session, plain, told),
+        Err(error) => {
+            tls.refuse(&told);
+            return Err(error.into());
+        }
+    }
+    let done = std::future::poll_fn(|cx| tls.poll_handshake(cx));
+    let left = deadline.saturating_duration_since(clock::instant());
+    match carrier.timer.guard_for(left, done).await {
+        Err(_) => Err(Failure::TimedOut),
+        Ok(outcome) => outcome.map_err(Failure::Handshake).and(Err(Failure::Quiet)),
+    }
+}
+
 fn end_of(agreed: &Agreed) -> Happened {
     match (agreed.protocol, agreed.is_resumed) {
         ("TLSv1.2", false) => Happened::New12,
@@ -245,6 +284,12 @@ async fn with_certificates(
 ) -> Result<Accepted, (Accepted, String)> {
     let own = server.encryption.get();
     let certified = own.and_then(|own| own.certified_or(listen.names.default_server()));
+    if let Some(ordered) = certified.and_then(|certified| certified.ordered.as_ref()) {
+        return match ordered.issued() {
+            Some(issued) => Ok(accepted.with_identities(&[Arc::clone(&issued.identity)])),
+            None => Err((accepted, waiting(ordered))),
+        };
+    }
     let Some(named) = certified.and_then(|certified| certified.named.as_ref()) else {
         return Ok(accepted);
     };
@@ -262,6 +307,12 @@ async fn with_certificates(
         Ok(identities) => Ok(accepted.with_identities(&identities)),
         Err(why) => Err((accepted, why)),
     }
+}
+
+/// The reason for which a certificate that was ordered is not there.
+fn waiting(ordered: &Ordered) -> String {
+    let (names, issuer, why) = (ordered.shown(), &ordered.issuer, ordered.why());
+    format!("no certificate for {names} from issuer \"{issuer}\" as yet: {why}")
 }
 
 /// Has the context of a server, or that of the default one, answer the first message.
@@ -341,6 +392,7 @@ fn log(connection: &Connection, failure: &Failure) {
         }
         Failure::Handshake(error) => (Level::Info, error.to_string()),
         Failure::Certificate(why) => (Level::Error, why.clone()),
+        Failure::Unvalidated(why) => (Level::Info, why.clone()),
     };
     request_error::connection(
         connection,

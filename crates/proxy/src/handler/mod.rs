@@ -5,6 +5,7 @@
 //! `autoindex`) and any other to the static files.
 
 pub mod access;
+pub(crate) mod acme_challenge;
 pub mod auth_basic;
 pub mod auth_request;
 pub(crate) mod autoindex;

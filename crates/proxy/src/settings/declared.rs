@@ -39,6 +39,8 @@ pub struct Declared {
     pub limit_req: Vec<Arc<RequestZone>>,
     /// `limit_conn_zone`.
     pub limit_conn: Vec<Arc<ConnectionZone>>,
+    /// `acme_issuer`, `acme_certificate`.
+    pub orders: crate::tls::acme::Orders,
     /// `charset_map`.
     pub charset_maps: crate::filter::charset::CharsetMaps,
 }

@@ -103,6 +103,8 @@ pub struct Server {
     pub settings: ServerSettings,
     /// Its encryption, where one of its addresses is encrypted.
     pub encryption: std::sync::OnceLock<crate::tls::contexts::Encryption>,
+    /// The certificate that is ordered for it.
+    pub acme: crate::tls::acme::certificate::Slot,
     /// The server's own settings, script and locations.
     pub location: Arc<Location>,
     /// The place of the server's block in the configuration.

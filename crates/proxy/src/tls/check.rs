@@ -1,4 +1,5 @@
-//! Warnings about certificates: those that end soon, and names of a server for which it has none.
+//! Warnings about certificates: those that end soon, and names of a server for which it has none,
+//! and orders that cannot succeed.
 //!
 //! They are given where a configuration is tested, not where it is put into force. A certificate
 //! whose name has variables is not looked at: it is not there before a handshake.
@@ -6,7 +7,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use millpond_acme::challenge::Way;
 use millpond_conf::Diagnostics;
+use millpond_system::address::Address;
 use millpond_tls::certificate::facts::Certificate;
 use millpond_tls::certificate::host;
 
@@ -19,6 +22,10 @@ const DAYS: i64 = 30;
 
 const DAY_S: i64 = 86_400;
 
+/// The ports that authorities ask (RFC 8555 §8.3, RFC 8737 §3).
+const HTTP_PORT: u16 = 80;
+const TLS_PORT: u16 = 443;
+
 /// Looks at the certificates of all servers with encrypted addresses; it is `now_s`, in seconds
 /// since 1970.
 pub fn certificates(conf: &Conf, now_s: i64, diagnostics: &mut Diagnostics) {
@@ -29,7 +36,48 @@ pub fn certificates(conf: &Conf, now_s: i64, diagnostics: &mut Diagnostics) {
             if seen.insert(Arc::as_ptr(server)) {
                 ends(server, now_s, diagnostics);
                 names(server, diagnostics);
+                variables(server, diagnostics);
             }
+        }
+    }
+    validations(conf, diagnostics);
+}
+
+/// Warns of the variable of a certificate that is not ordered.
+fn variables(server: &Server, diagnostics: &mut Diagnostics) {
+    let all = &server.settings.ssl.certificates;
+    let found = all
+        .iter()
+        .find(|file| *file.name.source == *"$acme_certificate");
+    if let (Some(file), None) = (found, server.acme.ordered()) {
+        let message = "\"$acme_certificate\" has no value in a server without \"acme_certificate\": \
+                       its handshakes are refused";
+        diagnostics.push_warning(file.span, message);
+    }
+}
+
+/// Warns of orders whose authority would ask where nobody listens.
+fn validations(conf: &Conf, diagnostics: &mut Diagnostics) {
+    let mut warned = HashSet::new();
+    for order in conf.declared.orders.iter() {
+        let way = order.issuer.challenge;
+        let (port, what) = match way {
+            Way::Http => (HTTP_PORT, "plain HTTP"),
+            Way::Tls => (TLS_PORT, "TLS"),
+        };
+        let mut listens = conf.bindings.iter().flat_map(|binding| &binding.listens);
+        let is_heard = listens.any(|listen| {
+            let is_port = matches!(&listen.address, Address::Inet(at) if at.port() == port);
+            is_port && listen.is_encrypted == (way == Way::Tls)
+        });
+        if !is_heard && warned.insert(order.issuer.name.clone()) {
+            let message = format!(
+                "names are validated by {} on port {port}, where nothing listens for {what}: the \
+                 issuer \"{}\" gives no certificate unless it is led here",
+                way.name(),
+                order.issuer.name
+            );
+            diagnostics.push_warning(order.span, message);
         }
     }
 }
@@ -70,7 +118,7 @@ fn names(server: &Server, diagnostics: &mut Diagnostics) {
         .encryption
         .get()
         .and_then(|own| own.certified.as_ref());
-    let Some(own) = own.filter(|own| own.named.is_none()) else {
+    let Some(own) = own.filter(|own| own.named.is_none() && own.ordered.is_none()) else {
         return;
     };
     for name in &server.names {

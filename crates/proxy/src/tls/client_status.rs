@@ -1,4 +1,4 @@
-//! `ssl_ocsp`: the status of clients' certificates, asked of their authorities' responders (RFC 6960).
+//! `ssl_ocsp`: the status of clients' certificates, asked of responders (RFC 6960).
 //!
 //! ```text
 //! good chain ──► a question for each certificate below the topmost one (`leaf`: the first)

@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use millpond_acme::Ordered;
+use millpond_conf::Flags;
 use millpond_conf::{ParseContext, Span, Spanned};
 use millpond_tls::certificate::client::ClientVerifier;
 use millpond_tls::certificate::failure::{Failure, Thing};
@@ -17,9 +19,9 @@ use millpond_tls::{
     CacheMode, CertificateDer, Ciphers, Compression, EarlyData, Groups, Identity, Offers,
     Preference, ServerContext, ServerSettings, SessionCache, TicketKey, Tickets, Versions,
 };
-
 use millpond_wire::http2::ALPN;
 
+use super::acme;
 use super::client_status::{Asked, Known, StatusCheck};
 use super::commands::{self, Bounds};
 use super::files::{Files, Mistake, report};
@@ -31,7 +33,6 @@ use super::stapling::Stapler;
 use crate::route::listen::{Binding, Listen};
 use crate::scope::build::Builder;
 use crate::settings::Server;
-use millpond_conf::Flags;
 
 /// The directive with commands of OpenSSL's configuration.
 const COMMAND: &str = "ssl_conf_command";
@@ -55,6 +56,8 @@ pub struct Certified {
     pub context: ServerContext,
     /// The certificates, where their names have variables; else the context has them.
     pub named: Option<Arc<NamedCertificates>>,
+    /// The certificate, where it is ordered.
+    pub ordered: Option<Arc<Ordered>>,
     /// The certificates of the context, and the place that names them.
     pub certificates: Vec<(Span, Arc<Identity>)>,
     /// The certificates whose responders are asked.
@@ -147,7 +150,11 @@ fn encryption(
     if policy.certificates.is_empty() {
         return Ok(made);
     }
-    let (mut settings, named) = certificates(policy, files)?;
+    let ordered = ordered(server)?;
+    let (mut settings, named) = match &ordered {
+        Some(ordered) => (of_ordered(ordered), None),
+        None => certificates(policy, files)?,
+    };
     agree(policy, &mut settings, cx)?;
     if policy.demand().is_some() {
         let verifier = verifier(policy, files, &mut settings.session_context)?;
@@ -173,6 +180,7 @@ fn encryption(
     made.certified = Some(Certified {
         context,
         named,
+        ordered,
         certificates: settings
             .identities
             .into_iter()
@@ -181,6 +189,38 @@ fn encryption(
         staplers,
     });
     Ok(made)
+}
+
+/// The certificate that is ordered for a server, if its lines say so.
+fn ordered(server: &Server) -> Result<Option<Arc<Ordered>>, Mistake> {
+    let policy = &server.settings.ssl;
+    let is_variables = matches!(
+        (policy.certificates.as_slice(), policy.keys.as_slice()),
+        ([certificate], [key]) if *certificate.name.source == *"$acme_certificate"
+            && *key.name.source == *"$acme_certificate_key"
+    );
+    let Some(span) = acme::certificate::auto(policy) else {
+        // Elsewhere they are variables as all others.
+        let ordered = server.acme.ordered().filter(|_| is_variables);
+        return Ok(ordered.cloned());
+    };
+    if policy.certificates.len() > 1 || !policy.keys.is_empty() {
+        let message = "\"ssl_certificate auto\" stands alone: its key is made with it";
+        return Err((span, message.to_owned()));
+    }
+    match server.acme.ordered() {
+        Some(ordered) => Ok(Some(Arc::clone(ordered))),
+        // It was told why.
+        None => Err((span, String::new())),
+    }
+}
+
+/// Settings of a certificate that is ordered: sessions outlive its renewals.
+fn of_ordered(ordered: &Ordered) -> ServerSettings {
+    let mut settings = ServerSettings::new(Vec::new());
+    let label = format!("{}\0{}", ordered.issuer, ordered.label);
+    settings.session_context.extend_from_slice(label.as_bytes());
+    settings
 }
 
 /// Settings with the certificates of a server, or those whose names have variables.

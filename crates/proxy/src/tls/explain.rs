@@ -59,6 +59,10 @@ pub fn certificate(listen: &Listen, host: &str) -> Option<Shown> {
 }
 
 fn what(certified: &Certified) -> String {
+    if let Some(ordered) = &certified.ordered {
+        let (names, issuer) = (ordered.shown(), &ordered.issuer);
+        return format!("that for {names}, ordered from the issuer \"{issuer}\"");
+    }
     if let Some(named) = &certified.named {
         let files = named.files.iter();
         let names: Vec<&str> = files.map(|[file, _]| &*file.name.source).collect();

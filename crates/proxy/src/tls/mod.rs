@@ -4,6 +4,7 @@
 //! The handshakes are the business of those who own connections (`downstream/encryption.rs`,
 //! `upstream/encryption.rs`), and the protocol that of the crate `millpond-tls`.
 
+pub mod acme;
 pub mod agreed;
 pub mod certificate_cache;
 pub mod check;

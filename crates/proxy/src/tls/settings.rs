@@ -180,7 +180,13 @@ impl FromArgs for ConfCommand {
 pub struct SslPolicy {
     /// The file with the certificate, and after it those of the authorities in between, in PEM;
     /// `data:` and the text itself, or a value with variables, which is read for each handshake.
-    /// Several with keys of different kinds may stand side by side.
+    /// Several with keys of different kinds may stand side by side. `auto` orders a certificate
+    /// for the names of the server, and renews it: from the only `acme_issuer`, or from the one
+    /// with the name `default`; there is no `ssl_certificate_key` beside it.
+    ///
+    /// # Differs from nginx
+    ///
+    /// nginx has no `auto`: there it is a file.
     #[directive(name = "ssl_certificate", repeat)]
     pub certificates: Vec<FileName>,
     /// The file with the key of the certificate in the same place.

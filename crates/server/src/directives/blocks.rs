@@ -16,6 +16,7 @@ use millpond_proxy::scope::build::Builder;
 use millpond_proxy::settings::Server;
 use millpond_proxy::settings::level::{self, Children, Level, Levels};
 use millpond_proxy::stats::status_zone::StatusZone;
+use millpond_proxy::tls::acme;
 
 use super::listen::{ListenArgs, Listens, Names};
 use super::table;
@@ -122,6 +123,7 @@ fn server(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
     let Names(names) = draft.take().unwrap_or_default();
     let Listens(listens) = draft.take().unwrap_or_default();
     let status_zone = draft.take::<StatusZone>();
+    let acme = acme::certificate::Slot::of(&mut draft);
     let (levels, cx) = builder.with_cx::<Levels>();
     let settings = levels.server(cx);
     let mut location = level::close(builder, draft, LocationKind::Unnamed);
@@ -133,6 +135,7 @@ fn server(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
         status_zone,
         settings,
         encryption: std::sync::OnceLock::new(),
+        acme,
         location: Arc::new(location),
         span: statement.span,
     };

@@ -14,7 +14,8 @@ use millpond_proxy::var;
 use super::{all_directives, no_effect, refused, table, upstream_lines};
 use crate::variables::RECORDS;
 
-/// The modules of nginx 1.31.5, each with its directives and variables.
+/// The modules of nginx 1.31.5, each with its directives and variables, and the one for ACME, which
+/// is kept beside them.
 const MODULES: &str = include_str!("nginx-modules.txt");
 
 /// The module of what nginx does not have.

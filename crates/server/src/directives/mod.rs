@@ -121,6 +121,8 @@ fn unclaimed(builder: &mut Builder, statement: &Statement, context: Contexts) {
 fn finish(mut builder: Builder) -> (Option<Conf>, ParseContext) {
     let blocks: blocks::Blocks = builder.take();
     let bindings = listen::bindings(&mut builder.cx, &blocks.servers);
+    let servers = blocks.servers.iter().map(|(server, _)| server);
+    millpond_proxy::tls::acme::certificate::settle(&mut builder, servers, &bindings);
     millpond_proxy::tls::contexts::prepare(&mut builder, &bindings);
     let main: MainSettingsRaw = builder.take();
     let main = MainSettings::resolve(&[&main], &mut builder.cx);

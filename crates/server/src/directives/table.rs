@@ -37,6 +37,8 @@ const ROWS: &[&[Row]] = &[
     rewrite::ROWS,
     handler::try_files::ROWS,
     filter::charset::ROWS,
+    tls::acme::issuer::ROWS,
+    tls::acme::certificate::ROWS,
 ];
 
 /// Hooks of families, in the order in which they run.
@@ -69,8 +71,11 @@ pub(crate) const HOOKS: Hooks = Hooks {
 };
 
 /// Ends of the http block, with its settings.
-pub(crate) const END_OF_HTTP: &[fn(&mut Builder, &LocationSettings)] =
-    &[upstream::declare::settle, upstream::declare::check_zones];
+pub(crate) const END_OF_HTTP: &[fn(&mut Builder, &LocationSettings)] = &[
+    upstream::declare::settle,
+    upstream::declare::check_zones,
+    tls::acme::issuer::settle,
+];
 
 /// Checks of a configuration that was read to its end.
 pub(crate) const END: &[fn(&mut Builder)] =

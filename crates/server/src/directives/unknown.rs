@@ -235,7 +235,6 @@ pub(crate) const MODULES: &[Module] = &[
         "opentelemetry opentelemetry_*",
         "trace fields of requests are passed on",
     ),
-    row("nginx-acme", "acme_*", ""),
     row(
         "NGINX Plus",
         "auth_jwt auth_jwt_*",

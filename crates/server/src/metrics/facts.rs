@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use millpond_acme::ordered::Counts;
 use millpond_cache::zone::{CacheZone, ZonePath};
 use millpond_proxy::cache::site::UNNAMED;
 use millpond_proxy::settings::Conf;
@@ -56,6 +57,18 @@ pub struct Facts {
     pub(super) limit_conns: Vec<(String, LimitCount)>,
     pub(super) limit_reqs: Vec<(String, LimitCount)>,
     pub(super) peers: Vec<PeerFacts>,
+    /// Certificates that are ordered.
+    pub(super) orders: Vec<OrderFacts>,
+}
+
+/// A certificate that is ordered.
+#[derive(Debug)]
+pub(super) struct OrderFacts {
+    pub(super) issuer: String,
+    pub(super) label: String,
+    pub(super) counts: Counts,
+    /// Seconds until it ends; none if there is none.
+    pub(super) left_s: Option<i64>,
 }
 
 /// A cache zone.
@@ -130,8 +143,23 @@ impl Facts {
                     .collect()
             },
             peers: read_peers(conf),
+            orders: read_orders(conf),
         }
     }
+}
+
+fn read_orders(conf: &Conf) -> Vec<OrderFacts> {
+    let now_s = clock::now_ms().div_euclid(1000);
+    let orders = conf.declared.orders.iter().map(|order| {
+        let ordered = &order.ordered;
+        OrderFacts {
+            issuer: ordered.issuer.clone(),
+            label: ordered.label.clone(),
+            counts: ordered.counts(),
+            left_s: ordered.issued().map(|issued| issued.valid.end - now_s),
+        }
+    });
+    orders.collect()
 }
 
 fn named(names: &[bytes::Bytes], count: impl Fn(&[u8]) -> ZoneCount) -> Vec<(String, ZoneCount)> {

@@ -88,6 +88,27 @@ pub(super) const METRICS: &[Metric] = &[
         "Handshakes of clients that failed, or that were refused or given up; connections on which \
          nothing came are not among them.",
         |facts, out| out.add(&[], facts.connections.count_of(Happened::HandshakeFailed)))),
+    metric("millpond_acme_orders_total", Counter, &["issuer", "certificate", "outcome"], (
+        "Orders of certificates, by the issuer and the name that the certificate has below \
+         `state_path`: `issued` where there was none, `renewed`, or `failed`.",
+        |facts, out| for order in &facts.orders {
+            let counts = order.counts;
+            for (outcome, count) in [
+                ("issued", counts.issued),
+                ("renewed", counts.renewed),
+                ("failed", counts.failed),
+            ] {
+                out.add(&[&order.issuer, &order.label, outcome], count);
+            }
+        })),
+    metric("millpond_acme_certificate_left_seconds", Gauge, &["issuer", "certificate"], (
+        "The time until a certificate that was ordered ends; negative after it. There is no line \
+         before the first certificate.",
+        |facts, out| for order in &facts.orders {
+            if let Some(left) = order.left_s {
+                out.add(&[&order.issuer, &order.label], left as f64);
+            }
+        })),
     metric("millpond_http2_connections_total", Counter, &[], (
         "Connections that spoke HTTP/2.",
         |facts, out| out.add(&[], facts.connections.count_of(Happened::Http2)))),

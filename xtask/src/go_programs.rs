@@ -1,0 +1,55 @@
+//! Programs of the Go module proxy that tests need, at pinned versions, below `target/tools`:
+//! h2spec, the suite of RFC 9113 and RFC 7541, and pebble, an authority that speaks ACME.
+//!
+//! 1. They are installed where packages are: unasked on machines of continuous integration only,
+//!    else by `cargo xtask setup`. Without them, or without Go, their tests are skipped.
+
+use crate::packages::{self, MayInstall};
+use crate::workspace;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The programs, and the modules with their versions.
+const PROGRAMS: [(&str, &str); 2] = [
+    (
+        "h2spec",
+        "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible",
+    ),
+    (
+        "pebble",
+        "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1",
+    ),
+];
+
+fn folder() -> PathBuf {
+    workspace::root().join("target/tools/bin")
+}
+
+/// Their names, for people.
+pub(crate) fn names() -> String {
+    PROGRAMS.map(|(name, _)| name).join(" and ")
+}
+
+/// Installs those that are missing, where that is allowed and can be done; says why not otherwise.
+pub(crate) fn ensure(may_install: MayInstall) {
+    for (name, module) in PROGRAMS {
+        if folder().join(name).is_file() {
+            continue;
+        }
+        let reason = match may_install {
+            MayInstall::Never => "`cargo xtask setup` installs it",
+            MayInstall::Unasked if !packages::runs("go", &["version"]) => "there is no Go",
+            MayInstall::Unasked if install(name, module) => continue,
+            MayInstall::Unasked => "it cannot be installed",
+        };
+        println!("{name}: {reason}; what needs it is skipped");
+    }
+}
+
+/// True if it was installed.
+fn install(name: &str, module: &str) -> bool {
+    println!("{name}: {module} is installed into target/tools");
+    let mut command = Command::new("go");
+    command.args(["install", module]).env("GOBIN", folder());
+    command.status().is_ok_and(|status| status.success())
+}
