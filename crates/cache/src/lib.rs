@@ -6,7 +6,7 @@
 //!                                └──────── fill (one per entry) ◄─────┘ ──► store
 //! ```
 //!
-//! - [`verdict`]: what a stored head is worth now; no I/O, no clock.
+//! - `verdict`: what a stored head is worth now; no I/O, no clock.
 //! - [`fill`]: at most one origin request per missing entry, shared by all who want it.
 //! - [`step`]: one request's walk from its key to an answer.
 //!

@@ -2,8 +2,8 @@
 //!
 //! How a configuration becomes settings:
 //!
-//! 1. [`load()`] reads the main file and what it includes ([`mod@include`]), cuts each into words
-//!    ([`lex`]) and the words into statements ([`parse`]). The result is a [`Tree`].
+//! 1. [`load()`] reads the main file and what it includes (`include`), cuts each into words
+//!    (`lex`) and the words into statements (`parse`). The result is a [`Tree`].
 //! 2. The program walks the blocks. In each it hands every simple statement to a [`Scope`], which
 //!    finds the [`Family`] that declares the directive; the field's type ([`FromArgs`]) reads the
 //!    words. What a block set is its *raw* settings.

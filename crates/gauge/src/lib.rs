@@ -7,7 +7,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`content`], [`resource`] | what a body must be |
+//! | `content`, [`resource`] | what a body must be |
 //! | [`origin`] | the built-in origin |
 //! | [`client`] | a connection that checks what comes |
 //! | [`load`] | users, and what they saw |

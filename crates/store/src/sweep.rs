@@ -375,7 +375,7 @@ impl Inner {
         let device = (min_free > 0).then(|| self.disk.io.device(&self.disk.dir));
         let alone = device.flatten().map(alone_on);
         // What is free for one zone is not free for another one by the time that it is taken.
-        let _alone = alone.as_ref().map(|alone| lock(alone));
+        let _alone = alone.as_ref().map(lock);
         if min_free > 0 {
             let available = self.disk.io.available(&self.disk.dir)?;
             if available < min_free.saturating_add(u64::from(size)) {

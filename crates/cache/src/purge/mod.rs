@@ -10,14 +10,16 @@
 //! fill that runs. A sweep in the background removes what hard purges are about, makes the heads
 //! stale that soft ones are about, and lets the rules go.
 //!
-//! - [`book`]: the rules and the judgement
-//! - [`rule`]: one rule, in memory and in the journal
-//! - [`tag`]: what entries can be purged by besides their keys
+//! - `book`: the rules and the judgement
+//! - `rule`: one rule, in memory and in the journal
 //! - `gather`: writing down together what many threads purge
 //! - `running`: fills that began before a purge
-//! - `orphans`: slices of entries that are gone
 //!
-//! 1. When [`CacheZone::purge`] has returned, no look-up on any thread finds what was purged, and
+//! Beside it, [`crate::tag`] is what entries can be purged by besides their keys, and
+//! [`crate::upkeep`] carries purges out and removes slices of entries that are gone.
+//!
+//! 1. When [`CacheZone::purge`](crate::zone::CacheZone::purge) has returned, no look-up on any
+//!    thread finds what was purged, and
 //!    none will after a crash.
 //! 2. What was asked of the origin after that is not touched by it.
 

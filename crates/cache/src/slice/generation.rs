@@ -7,7 +7,7 @@
 //!                        └────────────────────────┴────────────────────────────┘
 //! ```
 //!
-//! A [`Run`] is one request to the origin for neighbouring slices. All runs of a generation and
+//! A `Run` is one request to the origin for neighbouring slices. All runs of a generation and
 //! the slices that were begun from their middle stand under one lock: whoever wants bytes either
 //! finds the run that will bring them or claims them.
 //!

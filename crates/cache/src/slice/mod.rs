@@ -11,14 +11,14 @@
 //! the store, under a key made of generation and index, so which slices are held is what the store
 //! knows, and a head that is removed or replaced takes all of them with it at once.
 //!
-//! - [`set`]: which slice holds a byte, and under which key.
-//! - [`version`]: what names a version of a resource, and whether an answer is of it.
-//! - [`answer`]: what an answer to a request for a range is worth.
+//! - `head::set`: which slice holds a byte, and under which key.
+//! - `version`: what names a version of a resource, and whether an answer is of it.
+//! - `answer`: what an answer to a request for a range is worth.
 //! - [`generation`]: what is being filled of one generation; who may ask for what.
-//! - [`filling`]: one slice while it arrives. [`run`]: neighbouring ones, and who reads along.
-//!   [`pump`]: brings them.
+//! - `filling`: one slice while it arrives. `run`: neighbouring ones, and who reads along.
+//!   `pump`: brings them.
 //! - [`reader`]: the body for one client, out of what is held and what arrives.
-//! - [`table`]: the generations in use, in a zone.
+//! - `table`: the generations in use, in a zone.
 //!
 //! Invariants:
 //! 1. Bytes of two generations never stand in one body: each slice is read by its generation.

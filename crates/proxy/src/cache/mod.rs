@@ -2,9 +2,9 @@
 //! store.
 //!
 //! The machines are in the crate `millpond-cache`; here is what they need of HTTP/1 and of
-//! configurations: [`exchange`] is their origin, [`body`] makes answers of entries and running
+//! configurations: [`exchange`] is their origin, `body` makes answers of entries and running
 //! fills, [`zones`] opens zones and keeps them over reloads, [`sweep`] looks after them,
-//! [`mod@slice`] answers from entries in slices.
+//! `slice` answers from entries in slices.
 
 pub(crate) mod body;
 pub mod exchange;

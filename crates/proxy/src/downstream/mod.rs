@@ -10,7 +10,7 @@
 //! ```
 //!
 //! `serve` makes an answer of a head and knows none of the three apart. A protocol
-//! ([`http1`]) reads heads from its connection and calls it.
+//! (`http1`) reads heads from its connection and calls it.
 
 mod accepted;
 pub mod body;

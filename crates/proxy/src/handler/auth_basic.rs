@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! 1. The file is read, and a hash computed, on a thread of its own: a costly hash delays nobody
-//!    else. As many are computed at once as there are cores ([`super::hash_places`]); whom there is
+//!    else. As many are computed at once as there are cores (`hash_places`); whom there is
 //!    no room for is answered with 503.
 //! 2. What is wrong is told to the log; the client only learns that it may not.
 //! 3. A password of more than `MAX_PASSWORD` bytes is wrong, and is not hashed: the time that a

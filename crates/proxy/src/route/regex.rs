@@ -1,7 +1,7 @@
 //! Regular expressions as nginx's configurations use them.
 //!
 //! The `regex` crate runs most of them in linear time. What it lacks, and all that it may read
-//! otherwise than PCRE ([`shared`]), runs on PCRE2. Which engine serves an expression is decided
+//! otherwise than PCRE (`shared`), runs on PCRE2. Which engine serves an expression is decided
 //! when the configuration is read. Both work on bytes.
 //!
 //! One difference depends on the subject: in PCRE, `$` matches before a line feed at the end, too.

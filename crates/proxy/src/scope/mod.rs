@@ -5,7 +5,7 @@
 //!          └─► the setting of a family, or a mistake (`Tables::setting`)
 //! ```
 //!
-//! What a directive declares is kept in [`slots::Slots`]: those of the [`build::Builder`] last as
+//! What a directive declares is kept in `slots::Slots`: those of the [`build::Builder`] last as
 //! long as the walk, those of a [`block::Draft`] as long as its block. A slot belongs to whoever
 //! has its type, so that the walk knows none of them.
 //!

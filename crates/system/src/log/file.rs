@@ -9,8 +9,8 @@
 //! | file | a line is |
 //! |---|---|
 //! | regular, on a local disk | written at once, or by [`turn`](super::turn) |
-//! | FIFO, pipe, terminal, device | written at once if there is room, else left to [`queue`] |
-//! | on a network or in user space | left to [`queue`] |
+//! | FIFO, pipe, terminal, device | written at once if there is room, else left to `queue` |
+//! | on a network or in user space | left to `queue` |
 //!
 //! Invariants:
 //! 1. Two live `LogFile`s never have the same path.

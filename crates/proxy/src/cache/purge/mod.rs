@@ -6,7 +6,7 @@
 //! - [`form`]: the directive
 //! - `order`: what a request asks for
 //! - `answer`: what it is told
-//! - [`sweep`]: when purged entries are removed
+//! - `sweep`: when purged entries are removed
 //!
 //! Answers:
 //!
