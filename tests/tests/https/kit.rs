@@ -36,10 +36,25 @@ impl Authority {
         })
     }
 
+    /// Its key.
+    pub(crate) fn key_pem(&self) -> String {
+        self.issuer.key().serialize_pem()
+    }
+
     /// A certificate for a name, and its key.
     pub(crate) fn sign(&self, name: &str) -> Result<[String; 2]> {
-        let key = KeyPair::generate()?;
+        self.sign_as(name, CertificateParams::new(vec![name.to_owned()])?)
+    }
+
+    /// A certificate with a number.
+    pub(crate) fn sign_numbered(&self, name: &str, number: u8) -> Result<[String; 2]> {
         let mut params = CertificateParams::new(vec![name.to_owned()])?;
+        params.serial_number = Some(vec![number].into());
+        self.sign_as(name, params)
+    }
+
+    fn sign_as(&self, name: &str, mut params: CertificateParams) -> Result<[String; 2]> {
+        let key = KeyPair::generate()?;
         params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.signed_by(&key, &self.issuer)?;
         Ok([certificate.pem(), key.serialize_pem()])

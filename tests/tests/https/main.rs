@@ -12,6 +12,7 @@ mod attacks;
 mod certificates;
 mod kit;
 mod many;
+mod statuses;
 
 use kit::{WAIT, pair, says};
 

@@ -19,8 +19,7 @@
 //! [`crate::upkeep`] carries purges out and removes slices of entries that are gone.
 //!
 //! 1. When [`CacheZone::purge`](crate::zone::CacheZone::purge) has returned, no look-up on any
-//!    thread finds what was purged, and
-//!    none will after a crash.
+//!    thread finds what was purged, and none will after a crash.
 //! 2. What was asked of the origin after that is not touched by it.
 
 pub(crate) mod book;
