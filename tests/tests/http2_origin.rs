@@ -300,6 +300,37 @@ fn a_declared_group_keeps_its_connections_and_a_host_does_not() -> Result<()> {
     Ok(())
 }
 
+/// RFC 9113 §8.7: nothing was done with a request that was refused.
+#[test]
+fn a_request_that_a_kept_connection_refuses_is_sent_on_a_new_one() -> Result<()> {
+    let peer = Peer::start(Config::default(), |talk, heard| {
+        talk.body(heard.stream)?;
+        let is_kept = heard.stream > 1;
+        if heard.path() == "/never" || (heard.path() == "/refused" && is_kept) {
+            talk.engine.reset(heard.stream, Code::REFUSED_STREAM);
+            return talk.flush();
+        }
+        talk.answer(heard.stream, &[], String::new())
+    })?;
+    let proxy = peer.proxy(Kind::Millpond)?;
+    let client = Client::new(proxy.port());
+    assert_eq!(client.get("/a")?.status, 200);
+    assert_eq!(client.send(&Request::post("/refused", "once"))?.status, 200);
+    assert_eq!(client.send(&Request::post("/never", "once"))?.status, 502);
+    let heard = peer.heard();
+    let places: Vec<_> = heard.iter().map(|it| (it.path(), it.connection)).collect();
+    let expected = [
+        ("/a", 1),
+        ("/refused", 1),
+        ("/refused", 2),
+        ("/never", 2),
+        ("/never", 3),
+    ];
+    assert_eq!(places, expected);
+    assert!(proxy.error_log().contains("rejected request with error 7"));
+    Ok(())
+}
+
 /// A part of the answer comes before the next part of the request is sent.
 #[test]
 fn bodies_go_both_ways_at_once() -> Result<()> {

@@ -206,7 +206,8 @@ impl Try<'_> {
     /// The end of the stream before its answer. INVARIANT 1.
     fn gone(&mut self, session: &Session, why: Gone) -> Broken {
         let mut broken = Broken::invalid(&words::of_end(why, session.farewell()));
-        if why == Gone::Unprocessed && session.farewell() == Code::NO_ERROR {
+        let is_calm = why != Gone::Unprocessed || session.farewell() == Code::NO_ERROR;
+        if why.is_safe_to_retry() && is_calm {
             broken.is_silent = true;
             self.was_sent = false;
         }
