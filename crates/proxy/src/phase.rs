@@ -211,7 +211,7 @@ fn finish(req: &mut Request, response: Box<Response>) -> Box<Response> {
 fn finish_with(req: &mut Request, mut response: Box<Response>) -> Box<Response> {
     if req.error.status != 0 && response.status != req.error.status {
         response.status = req.error.status;
-        response.status_text = None;
+        response.orders.status_text = None;
     }
     let mut left = std::mem::take(&mut req.answer_fields);
     if req.error.status == 0 && response.source == Source::Own {

@@ -77,7 +77,7 @@ pub(crate) fn begin(req: &mut Request, response: &mut Response) -> Begun {
         return Begun::Waits(Rest::Refused(refusal));
     }
     let kind = kind(req, response);
-    if response.waits_for_body && kind != BodyKind::None {
+    if response.delivery.waits_for_body && kind != BodyKind::None {
         return Begun::Waits(Rest::BodyBegins(kind));
     }
     match start(req, response, kind) {
@@ -100,7 +100,7 @@ pub(crate) async fn go_on(
             kind(req, response)
         }
     };
-    if response.waits_for_body && kind != BodyKind::None {
+    if response.delivery.waits_for_body && kind != BodyKind::None {
         begin_body(req, response).await?;
     }
     match start(req, response, kind) {
@@ -152,7 +152,7 @@ fn start(
                 }
             }
         }
-        Wire::Stream(stream) if response.tunnel.is_some() => {
+        Wire::Stream(stream) if response.delivery.tunnel.is_some() => {
             open_tunnel(req, response, &**stream);
             Ok(Ok(()))
         }
@@ -169,7 +169,7 @@ fn start(
 /// Begins the answer that opens a tunnel on a stream (RFC 8441 §5); the tunnel ends it.
 fn open_tunnel(req: &mut Request, response: &mut Response, stream: &dyn Stream) {
     response.status = 200;
-    response.status_text = None;
+    response.orders.status_text = None;
     websocket::drop_words_of_http1(&mut response.fields);
     let frame_len = req.location.settings.frames.chunk.as_usize();
     let sent = SentBytes {
@@ -214,7 +214,7 @@ async fn send(
     sent: &mut SentBytes,
 ) -> Result<(), SendError> {
     let mut body = std::mem::take(&mut response.body);
-    let backlog = response.backlog.take();
+    let backlog = response.delivery.backlog.take();
     let mut trailers = |own: Option<Fields>| filter::trailers(req, own);
     let (Unsent::Http1(_, limits) | Unsent::Stream(_, limits)) = unsent;
     let outgoing = Outgoing {
@@ -240,14 +240,15 @@ async fn send(
 pub(crate) fn head<'a>(req: &Request, response: &'a Response, body: BodyKind) -> AnswerHead<'a> {
     const OWN_LINES: KnownSet = KnownSet::of(&[Known::Server, Known::Date]);
     let fields = &response.fields;
-    let (mut hides_server, mut hides_date) = (response.hides_server, response.hides_date);
+    let (mut hides_server, mut hides_date) =
+        (response.orders.hides_server, response.orders.hides_date);
     if fields.has_any(OWN_LINES) {
         hides_server |= fields.contains(Known::Server);
         hides_date |= fields.contains(Known::Date);
     }
     AnswerHead {
         status: response.status,
-        status_text: response.status_text.as_ref(),
+        status_text: response.orders.status_text.as_ref(),
         server: (!hides_server).then_some(req.location.settings.tokens.tokens),
         date_us: (!hides_date).then(|| date_us(req)),
         fields,

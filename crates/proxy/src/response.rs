@@ -88,13 +88,77 @@ pub struct Tunnel {
     pub idle: Duration,
 }
 
+/// Words of an upstream about its answer, for this server.
+#[derive(Default)]
+pub struct Orders {
+    /// Status and reason as it wrote them, when they are passed on (`404 Nothing here`).
+    pub status_text: Option<Bytes>,
+    /// The path that it redirects to inside this server (X-Accel-Redirect).
+    pub redirect: Option<Bytes>,
+    /// The character set that it ordered (X-Accel-Charset).
+    pub charset: Option<Bytes>,
+    /// True when an `error_page` may take the place of the answer (`proxy_intercept_errors`).
+    pub may_be_intercepted: bool,
+    /// True when only an upstream says the date: none is added.
+    pub hides_date: bool,
+    /// True when only an upstream names the server: no name is added.
+    pub hides_server: bool,
+}
+
+/// Rules for conditions of a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Conditions {
+    /// True when `not_modified` and precondition checks do not apply.
+    pub are_skipped: bool,
+    /// True when conditions are weighed by RFC 9110 and not as nginx does.
+    pub are_by_rfc: bool,
+}
+
+/// Parts of a body, and the rules for them.
+#[derive(Clone, Debug, Default)]
+pub struct Parts {
+    /// Rule for the range filter.
+    pub rule: RangeRule,
+    /// True for an answer that answers for a range already (a 206 of the origin, a slice).
+    pub is_one: bool,
+    /// True for a body that is put together of slices, each of which may have to be fetched.
+    pub are_assembled: bool,
+    /// Range of the answer as it was seen before the filters.
+    pub first_look: FirstLook,
+}
+
+/// Rules for filters that change a body.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Changes {
+    /// Set when the filters must not compress, convert or search the body.
+    pub are_barred: bool,
+    /// True for an answer that may not be transformed on its way (`no-transform`); as a part of a
+    /// page it may.
+    pub are_forbidden: bool,
+    /// True when the answer depends on what codings the client takes, so that `gzip_vary` applies.
+    pub are_by_coding: bool,
+}
+
+/// Rules for the sending of an answer.
+#[derive(Default)]
+pub struct Delivery {
+    /// True when the connection must close after the answer.
+    pub must_close: bool,
+    /// True when trailer fields are to follow, so that the body is chunked where the client allows.
+    pub expects_trailers: bool,
+    /// True when the head waits for the begin of the body, whose parts may fail the whole.
+    pub waits_for_body: bool,
+    /// Note of how much of the body waits for the client, if its source wants to know.
+    pub backlog: Option<Backlog>,
+    /// The tunnel that goes on after the head of a 101.
+    pub tunnel: Option<Tunnel>,
+}
+
 /// An answer.
 #[derive(Default)]
 pub struct Response {
     /// Status code.
     pub status: u16,
-    /// Status and reason as an upstream wrote them, when they are passed on (`404 Nothing here`).
-    pub status_text: Option<Bytes>,
     /// Header fields, less the framing (invariant 1).
     pub fields: Fields,
     /// Length of the body, when known.
@@ -103,49 +167,20 @@ pub struct Response {
     pub body: Body,
     /// `Last-Modified` in seconds since the epoch, when there is one.
     pub last_modified: Option<i64>,
-    /// Rule for the range filter.
-    pub ranges: RangeRule,
     /// Maker of the answer.
     pub source: Source,
     /// Sources of the body.
     pub provenance: Provenance,
-    /// True for an answer that answers for a range already (a 206 of the origin, a slice).
-    pub is_partial: bool,
-    /// True for a body that is put together of slices, each of which may have to be fetched.
-    pub is_assembled: bool,
-    /// True when an `error_page` may take the place of the answer (`proxy_intercept_errors`).
-    pub may_be_intercepted: bool,
-    /// The path that an upstream redirects to inside this server (X-Accel-Redirect).
-    pub accel_redirect: Option<Bytes>,
-    /// True when only an upstream says the date: none is added.
-    pub hides_date: bool,
-    /// True when only an upstream names the server: no name is added.
-    pub hides_server: bool,
-    /// True when the connection must close after the answer.
-    pub must_close: bool,
-    /// True when `not_modified` and precondition checks do not apply.
-    pub skip_conditionals: bool,
-    /// True when conditions are weighed by RFC 9110 and not as nginx does.
-    pub conditions_by_rfc: bool,
-    /// The character set that an upstream ordered (X-Accel-Charset).
-    pub charset: Option<Bytes>,
-    /// True when the answer depends on what codings the client takes, so that `gzip_vary` applies.
-    pub varies_by_encoding: bool,
-    /// True when trailer fields are to follow, so that the body is chunked where the client allows.
-    pub expects_trailers: bool,
-    /// Note of how much of the body waits for the client, if its source wants to know.
-    pub backlog: Option<Backlog>,
-    /// The tunnel that goes on after the head of a 101.
-    pub tunnel: Option<Tunnel>,
-    /// True when the head waits for the begin of the body, whose parts may fail the whole.
-    pub waits_for_body: bool,
-    /// Range of the answer as it was seen before the filters.
-    pub first_look: FirstLook,
-    /// Set when the filters must not compress, convert or search the body.
-    pub is_opaque: bool,
-    /// True for an answer that may not be transformed on its way (`no-transform`); as a part of a
-    /// page it may.
-    pub forbids_transform: bool,
+    /// Orders of an upstream.
+    pub orders: Orders,
+    /// Rules for conditions.
+    pub conditions: Conditions,
+    /// Parts of the body.
+    pub parts: Parts,
+    /// Rules for changes of the body.
+    pub changes: Changes,
+    /// Rules for the sending.
+    pub delivery: Delivery,
 }
 
 impl Response {
@@ -178,7 +213,7 @@ impl Response {
     /// every filter that rewrites a body. It knows no digests, and passes on those of other bytes.
     pub fn body_changes(&mut self) {
         self.length = None;
-        self.ranges = RangeRule::Refused;
+        self.parts.rule = RangeRule::Refused;
         self.fields.remove(Known::AcceptRanges);
         self.fields.remove_all(DIGESTS);
         self.weaken_etag();

@@ -43,8 +43,8 @@ pub(crate) async fn over(
         return;
     }
     response.status = 206;
-    response.status_text = None;
-    response.is_partial = true;
+    response.orders.status_text = None;
+    response.parts.is_one = true;
     response.length = Some(range.end - range.start);
     let place = content_range(range.start, range.end, total);
     let place = Bytes::copy_from_slice(place.as_bytes());

@@ -39,7 +39,7 @@ pub(crate) fn is_begun(req: &Request, response: &mut Response) -> bool {
         return true;
     };
     let ready = ready_at(file, offset, len.min(JOINED as u64));
-    response.first_look.ready = offset..offset + ready;
+    response.parts.first_look.ready = offset..offset + ready;
     ready > 0
 }
 

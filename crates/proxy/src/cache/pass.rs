@@ -584,7 +584,7 @@ fn from_fill(
     if by_rfc::is_on(req, target) {
         // Also for the client that it was fetched for: the same answer has ranges if it is whole.
         by_rfc::tell_age(&mut response, &streaming.head, status);
-        response.ranges = response.ranges.for_stream();
+        response.parts.rule = response.parts.rule.for_stream();
     }
     response.length = streaming.length;
     let role = req.upstream.borrow().account.role;

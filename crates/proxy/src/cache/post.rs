@@ -66,8 +66,8 @@ pub(crate) async fn run(
         step::pass_on(fetched)
     };
     let mut response = answer_with(req, target, (served, &walk), tries_before)?;
-    response.skip_conditionals = true;
-    response.ranges = RangeRule::Refused;
+    response.conditions.are_skipped = true;
+    response.parts.rule = RangeRule::Refused;
     // nginx: a request that is not looked up has no status.
     req.upstream.borrow_mut().cache_status = None;
     Ok(response)

@@ -95,8 +95,8 @@ pub(crate) async fn open(
     };
     response.length = Some(generation.set.total);
     // The origin has served a range, whether or not it says that it serves ranges.
-    response.ranges = RangeRule::Allowed;
-    response.is_assembled = true;
+    response.parts.rule = RangeRule::Allowed;
+    response.parts.are_assembled = true;
     let wanted = first_wanted(req, response);
     let brought = req.upstream.borrow().account.brought;
     let reader = reader(req, target, &generation, wanted.clone().unwrap_or(0..0));

@@ -20,7 +20,7 @@ use crate::conditional::range;
 use crate::handler::ContentHandler;
 use crate::provenance::{Provenance, Whence};
 use crate::request::Request;
-use crate::response::{RangeRule, Response, Source};
+use crate::response::{Changes, Conditions, Orders, Parts, RangeRule, Response, Source};
 use crate::settings::Location;
 use crate::upstream::pass::PassTarget;
 
@@ -81,16 +81,16 @@ pub(super) fn keep(req: &Request, target: &PassTarget, head: &SharedHead, respon
     let shown = Shown {
         location: Arc::downgrade(&req.location),
         status: response.status,
-        status_text: response.status_text.clone(),
+        status_text: response.orders.status_text.clone(),
         hidden,
         last_modified: response.last_modified,
-        ranges: response.ranges,
-        is_partial: response.is_partial,
-        may_be_intercepted: response.may_be_intercepted,
-        hides_date: response.hides_date,
-        hides_server: response.hides_server,
-        conditions_by_rfc: response.conditions_by_rfc,
-        forbids_transform: response.forbids_transform,
+        ranges: response.parts.rule,
+        is_partial: response.parts.is_one,
+        may_be_intercepted: response.orders.may_be_intercepted,
+        hides_date: response.orders.hides_date,
+        hides_server: response.orders.hides_server,
+        conditions_by_rfc: response.conditions.are_by_rfc,
+        forbids_transform: response.changes.are_forbidden,
     };
     let view = View::new(fields, shown, encode::write_any);
     if view.memory() <= head.view_bytes() {
@@ -102,7 +102,7 @@ pub(super) fn keep(req: &Request, target: &PassTarget, head: &SharedHead, respon
 fn fields_of(response: &Response) -> (Fields, KnownSet) {
     let mut fields = response.fields.clone();
     let mut hidden = KnownSet::default();
-    if response.ranges != RangeRule::Refused && !fields.contains(Known::AcceptRanges) {
+    if response.parts.rule != RangeRule::Refused && !fields.contains(Known::AcceptRanges) {
         fields.push_known(Known::AcceptRanges, range::UNIT);
         hidden.insert(Known::AcceptRanges);
     }
@@ -144,17 +144,29 @@ fn begin(view: Arc<View>) -> Response {
     } = view.with;
     Response {
         status,
-        status_text: status_text.clone(),
         last_modified,
-        ranges,
         source: Source::Upstream,
         provenance: Provenance::One(Whence::Cache),
-        is_partial,
-        may_be_intercepted,
-        hides_date,
-        hides_server,
-        conditions_by_rfc,
-        forbids_transform,
+        orders: Orders {
+            status_text: status_text.clone(),
+            may_be_intercepted,
+            hides_date,
+            hides_server,
+            ..Orders::default()
+        },
+        conditions: Conditions {
+            are_by_rfc: conditions_by_rfc,
+            ..Conditions::default()
+        },
+        parts: Parts {
+            rule: ranges,
+            is_one: is_partial,
+            ..Parts::default()
+        },
+        changes: Changes {
+            are_forbidden: forbids_transform,
+            ..Changes::default()
+        },
         fields: Fields::beginning_with(view, hidden),
         ..Response::default()
     }

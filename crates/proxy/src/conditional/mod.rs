@@ -42,8 +42,8 @@ impl Refusal {
     /// Makes an answer to the refusal fit to be sent in place of the refused one.
     pub fn complete(self, response: &mut Response) {
         // The answer that replaces a refused one is neither conditional nor cut.
-        response.skip_conditionals = true;
-        response.ranges = RangeRule::Refused;
+        response.conditions.are_skipped = true;
+        response.parts.rule = RangeRule::Refused;
         if let Some(value) = self.content_range {
             response.fields.set(Known::ContentRange, value);
         }

@@ -33,7 +33,7 @@ const NOT_REPEATED: KnownSet = KnownSet::of(&[
 /// Outcome of the request's conditions for an answer.
 pub(crate) fn outcome(req: &Request, response: &Response) -> Outcome {
     let is_conditional = req.head.has_any(CONDITIONS);
-    if !is_conditional || response.status != 200 || response.skip_conditionals {
+    if !is_conditional || response.status != 200 || response.conditions.are_skipped {
         return Outcome::Proceed;
     }
     let etag = response.fields.get(Known::ETag).map(|tag| &tag[..]);
@@ -46,7 +46,7 @@ pub(crate) fn outcome(req: &Request, response: &Response) -> Outcome {
         if_unmodified_since: req.field(Known::IfUnmodifiedSince),
     };
     let mode = req.location.settings.static_files.if_modified_since.rule();
-    if response.conditions_by_rfc {
+    if response.conditions.are_by_rfc {
         evaluate_by_rfc(&pre, etag, dates(req, response))
     } else {
         evaluate(&pre, etag, response.last_modified, mode)
@@ -92,9 +92,9 @@ pub(super) fn dates(req: &Request, response: &Response) -> Dates {
 
 fn become_not_modified(response: &mut Response) {
     response.status = 304;
-    response.status_text = None;
+    response.orders.status_text = None;
     response.length = None;
     response.body = Body::Empty;
-    response.ranges = RangeRule::Refused;
+    response.parts.rule = RangeRule::Refused;
     response.fields.remove_all(NOT_REPEATED.or(CONTENT_DIGESTS));
 }

@@ -99,7 +99,7 @@ pub(crate) fn first_wanted(req: &Request, response: &mut Response) -> Option<Ran
         Decision::None | Decision::Whole => Some(0..response.length?),
         Decision::Ranges(ranges, length) => {
             if let [range] = ranges[..] {
-                response.first_look.range = Some((range, length));
+                response.parts.first_look.range = Some((range, length));
             }
             let first = ranges.first()?;
             Some(first.start..first.end_exclusive)
@@ -127,7 +127,7 @@ fn decide(req: &Request, response: &Response) -> Decision {
         return Decision::None;
     };
     if response.status != 200
-        || response.ranges == RangeRule::Refused
+        || response.parts.rule == RangeRule::Refused
         || req.head.version() < Version::Http10
     {
         return Decision::None;
@@ -147,15 +147,15 @@ fn decide(req: &Request, response: &Response) -> Decision {
     else {
         return Decision::Whole;
     };
-    let is_single = response.ranges == RangeRule::Single || !response.body.has_random_access();
+    let is_single = response.parts.rule == RangeRule::Single || !response.body.has_random_access();
     let max_ranges = if is_single { 1 } else { max_ranges };
-    let asked = match response.first_look.range {
+    let asked = match response.parts.first_look.range {
         // However many are allowed, one is.
         Some((range, of)) if of == length => RangeSet::Ranges(range.into()),
         _ => parse_range(wanted, length, max_ranges),
     };
     match asked {
-        RangeSet::Ranges(ranges) if response.is_assembled => assemble(&ranges, length),
+        RangeSet::Ranges(ranges) if response.parts.are_assembled => assemble(&ranges, length),
         RangeSet::Ranges(ranges) => Decision::Ranges(ranges, length),
         RangeSet::Ignore => Decision::Whole,
         RangeSet::Unsatisfiable => Decision::Unsatisfiable(length),
@@ -176,7 +176,7 @@ fn assemble(ranges: &Ranges, length: u64) -> Decision {
 
 /// RFC 9110 §14.2: Range has a meaning for GET only; in nginx also for HEAD.
 fn is_for_range(req: &Request, response: &Response) -> bool {
-    !response.conditions_by_rfc || req.method == Method::Get
+    !response.conditions.are_by_rfc || req.method == Method::Get
 }
 
 /// True if there is no If-Range, or it lets the range count.
@@ -185,7 +185,7 @@ fn is_current(req: &Request, response: &Response) -> bool {
         return true;
     };
     let etag = response.fields.get(Known::ETag).map(|tag| &tag[..]);
-    if response.conditions_by_rfc {
+    if response.conditions.are_by_rfc {
         if_range_holds_by_rfc(condition, etag, not_modified::dates(req, response))
     } else {
         if_range_holds(condition, etag, response.last_modified)
@@ -201,7 +201,7 @@ fn accept_ranges(response: &mut Response) {
 
 fn become_partial(response: &mut Response, ranges: &Ranges, length: u64) -> Cut {
     response.status = 206;
-    response.status_text = None;
+    response.orders.status_text = None;
     response.fields.remove_all(CONTENT_DIGESTS);
     if let [range] = ranges[..] {
         let text = content_range(range.start, range.end_exclusive, length);

@@ -192,7 +192,7 @@ async fn answer(req: &mut Request) -> End {
         Begun::Ended(sent) => sent,
         Begun::Waits(rest) => Box::pin(respond::go_on(req, &mut response, rest)).await,
     };
-    let end = match (&sent, response.tunnel.take()) {
+    let end = match (&sent, response.delivery.tunnel.take()) {
         (Err(_), _) => End::Spent,
         (Ok(()), None) => End::Answered,
         (Ok(()), Some(tunnel)) => {
@@ -211,7 +211,7 @@ async fn answer(req: &mut Request) -> End {
 /// True if a client would take an answer for a WebSocket that is none (RFC 8441 §5).
 fn is_misread(req: &Request, response: &Response) -> bool {
     let is_success = matches!(response.status, 200..=299);
-    is_success && response.tunnel.is_none() && websocket::is_asked(&req.head)
+    is_success && response.delivery.tunnel.is_none() && websocket::is_asked(&req.head)
 }
 
 /// Answers a request with a refusal.

@@ -356,13 +356,20 @@ fn hex_bytes(text: &str) -> Option<Vec<u8>> {
 /// Sets the character set of an answer; returns how its body is to be converted.
 pub fn run(req: &mut Request, response: &mut Response) -> Option<Arc<Recode>> {
     let policy = &req.location.settings.charset;
-    if policy.charset == Charset::Off && response.charset.is_none() || response.is_opaque {
+    if policy.charset == Charset::Off && response.orders.charset.is_none()
+        || response.changes.are_barred
+    {
         return None;
     }
     let location = Arc::clone(&req.location);
     let policy = &location.settings.charset;
     let content_type = ContentType::of(response)?;
-    let target = match response.charset.clone().filter(|name| !name.is_empty()) {
+    let target = match response
+        .orders
+        .charset
+        .clone()
+        .filter(|name| !name.is_empty())
+    {
         Some(ordered) if req.conf.declared.charset_maps.knows(&ordered) => ordered,
         Some(unknown) => {
             log_unknown(req, &unknown);
@@ -438,7 +445,7 @@ fn recode(
     set_charset(response, target);
     if !matches!(**recode, Recode::Bytes(_)) {
         response.length = None;
-        response.ranges = RangeRule::Refused;
+        response.parts.rule = RangeRule::Refused;
         response.fields.remove_all(DIGESTS);
     }
     Some(Arc::clone(recode))

@@ -46,13 +46,13 @@ pub struct GunzipPolicy {
 
 /// Says whether the answer is decompressed, and changes its head.
 pub(crate) fn run(req: &Request, response: &mut Response) -> bool {
-    if !req.location.settings.gunzip.enabled || response.is_opaque {
+    if !req.location.settings.gunzip.enabled || response.changes.are_barred {
         return false;
     }
     if !is_gzip(&response.fields) {
         return false;
     }
-    response.varies_by_encoding = true;
+    response.changes.are_by_coding = true;
     if !req.is_subrequest() && gzip::is_taken(req, &response.fields) {
         return false;
     }

@@ -298,10 +298,10 @@ pub struct Plan {
 /// Decides whether the answer is compressed, and changes its head.
 pub(crate) fn run(req: &mut Request, response: &mut Response) -> Option<Plan> {
     let policy = &req.location.settings.gzip;
-    if !policy.enabled || response.is_opaque || !is_suitable(policy, response) {
+    if !policy.enabled || response.changes.are_barred || !is_suitable(policy, response) {
         return None;
     }
-    response.varies_by_encoding = true;
+    response.changes.are_by_coding = true;
     if !is_taken(req, &response.fields) {
         return None;
     }

@@ -287,7 +287,8 @@ pub fn run(req: &mut Request, response: &mut Response) {
             added += 1;
         }
     }
-    response.expects_trailers |= policy.trailers.iter().any(|field| field.applies(is_safe));
+    response.delivery.expects_trailers |=
+        policy.trailers.iter().any(|field| field.applies(is_safe));
     if has_expires && is_safe || added < policy.fields.len() {
         run_with_head(req, response, added);
     }

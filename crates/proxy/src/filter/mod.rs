@@ -107,7 +107,7 @@ pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
     headers::run(req, response);
     userid::run(req, response);
     // An upstream may order a character set where none is configured.
-    let may_change = req.location.changes_text || response.charset.is_some();
+    let may_change = req.location.changes_text || response.orders.charset.is_some();
     let may_change = may_change && !must_stay(req, response);
     let changes = may_change.then(|| change_text(req, response));
     let cut = range::run(req, response)?;
@@ -124,7 +124,8 @@ pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
 
 /// RFC 9110 §7.7: whether origin or client forbid to transform the content.
 fn must_stay(req: &Request, response: &Response) -> bool {
-    response.forbids_transform || (response.conditions_by_rfc && by_rfc::asks_for_original(req))
+    response.changes.are_forbidden
+        || (response.conditions.are_by_rfc && by_rfc::asks_for_original(req))
 }
 
 /// Runs the filters of texts.
@@ -145,7 +146,7 @@ fn change_text(req: &mut Request, response: &mut Response) -> BodyChanges {
 
 /// Does what the filters of texts decided.
 fn change_body(req: &mut Request, response: &mut Response, changes: BodyChanges) {
-    response.waits_for_body |= changes.ssi.is_some();
+    response.delivery.waits_for_body |= changes.ssi.is_some();
     if changes.reads_body() {
         response.provenance.is_changed();
     }
@@ -238,7 +239,7 @@ impl BodyChanges {
 
 /// Sets the fields that no single filter owns.
 fn finish_head(req: &Request, response: &mut Response) {
-    if response.varies_by_encoding && req.location.settings.gzip.vary {
+    if response.changes.are_by_coding && req.location.settings.gzip.vary {
         let value = Bytes::from_static(b"Accept-Encoding");
         response.fields.push_known(Known::Vary, value);
     }
@@ -249,7 +250,7 @@ fn finish_head(req: &Request, response: &mut Response) {
     {
         response.fields.remove(Known::LastModified);
     }
-    if response.expects_trailers && may_send_trailers(req, response) {
+    if response.delivery.expects_trailers && may_send_trailers(req, response) {
         response.length = None;
     }
 }

@@ -278,7 +278,7 @@ pub struct Plan {
 /// Decides whether an answer is searched, and changes its head.
 pub fn run(req: &mut Request, response: &mut Response) -> Option<Plan> {
     let policy = &req.location.settings.sub;
-    if policy.pairs.is_empty() || response.is_opaque || response.length == Some(0) {
+    if policy.pairs.is_empty() || response.changes.are_barred || response.length == Some(0) {
         return None;
     }
     if !TypeSet::any_fits(&policy.types, response) {
@@ -290,7 +290,7 @@ pub fn run(req: &mut Request, response: &mut Response) -> Option<Plan> {
         None => Arc::new(variable_search(req)?),
     };
     response.length = None;
-    response.ranges = RangeRule::Refused;
+    response.parts.rule = RangeRule::Refused;
     response.fields.remove_all(DIGESTS);
     if keeps_validators {
         response.weaken_etag();

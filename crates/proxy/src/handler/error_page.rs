@@ -134,7 +134,9 @@ fn invalid(index: usize, word: &Word) -> ArgError {
 
 /// True when an error page takes the place of an answer that an upstream gave.
 pub(crate) fn takes_over(req: &Request, response: &Response) -> bool {
-    response.may_be_intercepted && response.status >= 300 && find(req, response.status).is_some()
+    response.orders.may_be_intercepted
+        && response.status >= 300
+        && find(req, response.status).is_some()
 }
 
 /// True when an error page will take the place of an upstream's answer with this status.

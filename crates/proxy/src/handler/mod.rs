@@ -216,7 +216,7 @@ fn run_folder(req: &mut Request) -> Result<Flow, Failure> {
 
 /// Responds with what an upstream or the cache answered, unless that names another path.
 pub fn respond(req: &mut Request, mut response: Box<Response>) -> Result<Flow, Failure> {
-    match response.accel_redirect.take() {
+    match response.orders.redirect.take() {
         Some(to) => {
             drop(response);
             accel_redirect(req, &to)

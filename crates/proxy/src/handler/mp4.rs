@@ -105,7 +105,7 @@ fn run(req: &mut Request, policy: &Mp4Policy) -> Result<Option<Response>, Failur
         Some(part) => static_file::answer_part(req, &file, (part.head, part.data))?,
         None => static_file::answer(req, &file)?,
     };
-    response.ranges = RangeRule::Single;
+    response.parts.rule = RangeRule::Single;
     Ok(Some(response))
 }
 

@@ -27,7 +27,7 @@ use crate::failure::Failure;
 use crate::filter::gzip;
 use crate::log::request_error;
 use crate::request::Request;
-use crate::response::{RangeRule, Response};
+use crate::response::{Parts, RangeRule, Response};
 
 /// A file up to this size is read into memory: one copy costs less than a second call for
 /// `sendfile`.
@@ -126,7 +126,7 @@ pub(crate) fn run(req: &mut Request) -> Result<Response, Failure> {
         Kind::File => {}
     }
     let mut response = answer(req, &file)?;
-    response.varies_by_encoding = matches!(compressed, Compressed::NotTaken);
+    response.changes.are_by_coding = matches!(compressed, Compressed::NotTaken);
     Ok(response)
 }
 
@@ -197,7 +197,10 @@ pub(crate) fn answer(req: &Request, file: &OpenFile) -> Result<Response, Failure
         length: Some(file.len),
         body: body(req, file)?,
         last_modified: Some(file.modified),
-        ranges: RangeRule::Allowed,
+        parts: Parts {
+            rule: RangeRule::Allowed,
+            ..Parts::default()
+        },
         ..Response::default()
     })
 }
@@ -292,7 +295,7 @@ fn find_compressed(req: &mut Request) -> Result<Compressed, Failure> {
     response
         .fields
         .push_known(Known::ContentEncoding, Bytes::from_static(b"gzip"));
-    response.varies_by_encoding = mode == GzipStatic::On;
+    response.changes.are_by_coding = mode == GzipStatic::On;
     Ok(Compressed::Found(Box::new(response)))
 }
 

@@ -29,7 +29,7 @@ use crate::handler::{error_page, redirect as client_redirect};
 use crate::protocol::Protocol;
 use crate::provenance::{Provenance, Whence};
 use crate::request::Request;
-use crate::response::{RangeRule, Response, Source, Tunnel};
+use crate::response::{Orders, Parts, RangeRule, Response, Source, Tunnel};
 use crate::settings::Location;
 use crate::upstream::by_rfc;
 
@@ -124,7 +124,7 @@ pub(crate) fn from_fetched(
         .and_then(|value| parse_http_date(value));
     let mut response = from_head(req, target, answer, stored);
     if response.status == 101 {
-        response.tunnel = fetched.body.is_switched().then(|| Tunnel {
+        response.delivery.tunnel = fetched.body.is_switched().then(|| Tunnel {
             upstream: Box::new(fetched.body),
             idle,
         });
@@ -132,7 +132,7 @@ pub(crate) fn from_fetched(
     }
     let hides_length = hides_length(req, target) && !fetched.body.is_bare();
     response.length = length.or(announced).filter(|_| !hides_length);
-    response.backlog = Some(bound.backlog.clone());
+    response.delivery.backlog = Some(bound.backlog.clone());
     fetched.body.bound(bound);
     response.body = fetched.into_body();
     if !is_buffered {
@@ -143,17 +143,17 @@ pub(crate) fn from_fetched(
     if let Some(rate) = buffer::limit_rate(req, target.protocol) {
         response.body = Body::stream(buffer::Paced::new(response.body, rate));
     }
-    if keeps_file && response.accel_redirect.is_none() {
+    if keeps_file && response.orders.redirect.is_none() {
         let answer = store::Answer {
             status: response.status,
             length,
             last_modified,
             body: std::mem::take(&mut response.body),
-            backlog: response.backlog.take(),
+            backlog: response.delivery.backlog.take(),
         };
         let location = Arc::clone(&req.location);
         let settings = location.settings.pass(target.protocol);
-        (response.body, response.backlog) =
+        (response.body, response.delivery.backlog) =
             store::keep(req, &settings.store, &settings.buffer.temp_path, answer);
     }
     Ok(response)
@@ -177,14 +177,20 @@ pub(crate) fn from_head(
     let (policy, ignore) = (&settings.answer, &settings.ignore);
     let mut response = Box::new(Response {
         status: head.status,
-        status_text: head.status_text,
         source: Source::Upstream,
         provenance: Provenance::One(match stored {
             Stored::Yes => Whence::Cache,
             Stored::No | Stored::Filling => Whence::Origin,
         }),
-        is_partial: head.status == 206,
-        may_be_intercepted: policy.intercept_errors,
+        orders: Orders {
+            status_text: head.status_text,
+            may_be_intercepted: policy.intercept_errors,
+            ..Orders::default()
+        },
+        parts: Parts {
+            is_one: head.status == 206,
+            ..Parts::default()
+        },
         ..Response::default()
     });
     // nginx: an error page comes before where the upstream redirects to.
@@ -192,24 +198,24 @@ pub(crate) fn from_head(
         act_on_accel(req, &mut response, &head.fields, ignore);
     }
     if policy.force_ranges {
-        response.ranges = match stored {
+        response.parts.rule = match stored {
             Stored::Yes => RangeRule::Allowed,
             _ => RangeRule::Single,
         };
     }
     // nginx: an answer that is not for the cache was made for the client's own conditions.
-    response.skip_conditionals = stored == Stored::No;
+    response.conditions.are_skipped = stored == Stored::No;
     let mut fields = head.fields;
     let by_rfc = by_rfc::is_on(req, target);
     let date = fields.get(Known::Date).filter(|_| by_rfc).cloned();
     if by_rfc {
-        response.forbids_transform = by_rfc::forbids_transform(req, target, &fields);
+        response.changes.are_forbidden = by_rfc::forbids_transform(req, target, &fields);
         by_rfc::drop_hop_fields(response.status, &mut fields);
     }
     fields.retain_mut(|field| keep_field(req, target, policy, field, (&mut response, stored)));
     response.fields = fields;
-    response.hides_date = is_passed(policy, Known::Date);
-    response.hides_server = is_passed(policy, Known::Server);
+    response.orders.hides_date = is_passed(policy, Known::Date);
+    response.orders.hides_server = is_passed(policy, Known::Server);
     if by_rfc {
         by_rfc::keep_date(&mut response, date);
     }
@@ -239,7 +245,7 @@ fn keep_field(
         Known::AcceptRanges if policy.force_ranges => return false,
         Known::AcceptRanges if stored != Stored::No => {
             // nginx: a stored answer is cut into ranges when its origin says that it can be.
-            response.ranges = if stored == Stored::Yes {
+            response.parts.rule = if stored == Stored::Yes {
                 RangeRule::Allowed
             } else {
                 RangeRule::Single
@@ -344,12 +350,12 @@ fn act_on_accel(
     if let Some(charset) = fields.get(Known::XAccelCharset)
         && ignore.obeys(IgnorableField::XAccelCharset)
     {
-        response.charset = Some(charset.clone());
+        response.orders.charset = Some(charset.clone());
     }
     if let Some(to) = fields.get(Known::XAccelRedirect)
         && ignore.obeys(IgnorableField::XAccelRedirect)
     {
-        response.accel_redirect = Some(to.clone());
+        response.orders.redirect = Some(to.clone());
         keep_for_redirect(req, fields);
     }
 }

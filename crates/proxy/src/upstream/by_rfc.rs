@@ -139,7 +139,7 @@ pub fn keep_date(response: &mut Response, date: Option<Bytes>) {
     if let Some(date) = date {
         response.fields.set(Known::Date, date);
     }
-    response.conditions_by_rfc = true;
+    response.conditions.are_by_rfc = true;
 }
 
 /// Adds the age to a stored answer, unless it was just fetched or validated, and serves ranges of
@@ -154,7 +154,7 @@ pub fn tell_age(response: &mut Response, head: &StoredHead, status: CacheStatus)
         let age = Bytes::from(age.to_string());
         response.fields.set(Known::Age, age);
     }
-    if response.ranges == RangeRule::Refused && response.status == 200 {
-        response.ranges = RangeRule::Allowed;
+    if response.parts.rule == RangeRule::Refused && response.status == 200 {
+        response.parts.rule = RangeRule::Allowed;
     }
 }

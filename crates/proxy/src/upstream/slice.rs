@@ -121,10 +121,10 @@ fn whole(
 ) -> Box<Response> {
     let body = std::mem::take(&mut first.body);
     first.status = 200;
-    first.status_text = None;
-    first.is_partial = false;
+    first.orders.status_text = None;
+    first.parts.is_one = false;
     first.length = Some(place.total);
-    first.ranges = RangeRule::Single;
+    first.parts.rule = RangeRule::Single;
     first.fields.remove(Known::ContentRange);
     // Of one slice (RFC 9530 §2).
     first.fields.remove_all(CONTENT_DIGESTS);
@@ -141,7 +141,7 @@ fn whole(
         current: None,
         next: None,
     };
-    first.waits_for_body = true;
+    first.delivery.waits_for_body = true;
     first.body = if size < POSTPONED {
         Body::stream(Postponed::new(stream))
     } else {

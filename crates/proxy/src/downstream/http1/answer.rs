@@ -88,7 +88,7 @@ pub(crate) fn encode(http1: &Http1, req: &Request, response: &Response, kind: Bo
     let framing = framing(req, kind);
     let goes_on = http1.keep_alive.get()
         && req.location.settings.keep_alive.allows(http1, req)
-        && !response.must_close
+        && !response.delivery.must_close
         && framing != Framing::UntilClose;
     http1.keep_alive.set(goes_on);
     let mut block = HEADS.with(Cell::take).unwrap_or_default();
@@ -193,7 +193,7 @@ fn join_file(response: &Response, framing: Framing, block: &mut BytesMut) -> boo
     };
     let head_len = block.len();
     let is_short = len == region.len && len <= JOINED.saturating_sub(head_len) as u64;
-    let ready = &response.first_look.ready;
+    let ready = &response.parts.first_look.ready;
     let is_ready = ready.start <= region.offset && region.offset + len <= ready.end;
     if !is_short || !is_ready && ready_len(region, len) < len {
         return false;

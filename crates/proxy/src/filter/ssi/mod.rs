@@ -109,14 +109,14 @@ pub struct Plan {
 /// Decides whether an answer has commands, and changes its head.
 pub fn run(req: &Request, response: &mut Response) -> Option<Plan> {
     let policy = &req.location.settings.ssi;
-    if !policy.enabled || response.is_opaque || response.length == Some(0) {
+    if !policy.enabled || response.changes.are_barred || response.length == Some(0) {
         return None;
     }
     if !TypeSet::any_fits(&policy.types, response) {
         return None;
     }
     response.length = None;
-    response.ranges = RangeRule::Refused;
+    response.parts.rule = RangeRule::Refused;
     response.fields.remove(Known::AcceptRanges);
     response.fields.remove_all(DIGESTS);
     if policy.last_modified {

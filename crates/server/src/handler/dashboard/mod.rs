@@ -37,7 +37,7 @@ use millpond_proxy::failure::Failure;
 use millpond_proxy::handler::{ContentHandler, Explained, Handler};
 use millpond_proxy::phase::Begun;
 use millpond_proxy::request::Request;
-use millpond_proxy::response::Response;
+use millpond_proxy::response::{Changes, Response};
 use millpond_proxy::scope::block::{Draft, Pass, Row};
 use millpond_proxy::scope::build::Builder;
 use millpond_proxy::settings::declared::Declared;
@@ -125,7 +125,7 @@ fn run(req: &mut Request, view: Duration) -> Result<Response, Failure> {
     };
     push("X-Content-Type-Options", "nosniff");
     push("Referrer-Policy", "no-referrer");
-    response.skip_conditionals = true;
+    response.conditions.are_skipped = true;
     Ok(response)
 }
 
@@ -147,7 +147,10 @@ fn events(req: &mut Request, view: Duration) -> Result<Response, Failure> {
     let mut response = Response {
         status: 200,
         body,
-        is_opaque: true,
+        changes: Changes {
+            are_barred: true,
+            ..Changes::default()
+        },
         ..Response::default()
     };
     let fields = &mut response.fields;
