@@ -114,7 +114,8 @@ pub struct Attempt {
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.is_encrypted {
-            self.protocol.encrypted_scheme()
+            let plain = self.protocol.scheme();
+            self.protocol.encrypted_scheme().unwrap_or(plain)
         } else {
             self.protocol.scheme()
         };

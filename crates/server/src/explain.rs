@@ -495,7 +495,7 @@ fn passed(req: &mut Request, target: &Arc<PassTarget>) -> Passed {
         .map_err(|failure| failure.to_string())
         .map(|(resolved, _)| {
             let mut uri = Vec::new();
-            if matches!(target.protocol, Protocol::Http | Protocol::Grpc) {
+            if target.protocol.has_heads_of_http() {
                 http::write_uri(req, target, &resolved, &mut uri);
             }
             format!("{}{}", resolved.host, text(&uri))

@@ -308,7 +308,7 @@ pub(super) fn is_hidden(policy: &AnswerPolicy, protocol: Protocol, field: &Field
             .iter()
             .any(|name| name.as_bytes().eq_ignore_ascii_case(&field.name))
     };
-    let is_http = matches!(protocol, Protocol::Http | Protocol::Grpc);
+    let is_http = protocol.has_heads_of_http();
     let is_usually_hidden = match field.known {
         Known::Date | Known::Server => is_http,
         Known::XPad => protocol == Protocol::Http,

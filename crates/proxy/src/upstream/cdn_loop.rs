@@ -65,7 +65,7 @@ pub(crate) fn check(req: &Request, protocol: Protocol) -> Result<(), Failure> {
     let OffOr::On(identity) = &req.location.settings.cdn_loop.identity else {
         return Ok(());
     };
-    if !matches!(protocol, Protocol::Http | Protocol::Grpc) {
+    if !protocol.has_heads_of_http() {
         return Ok(());
     }
     let count = passages(req.head.find_all(FIELD), identity.name.as_bytes());

@@ -41,7 +41,6 @@ use super::ended::Ended;
 use super::group::Group;
 use super::head::{BodyPlan, Coding, HeadReader, HeadStep, Switching, drop_duplicates};
 use super::hints::Hints;
-use super::http2;
 use super::next::{NextCause, Tries};
 use super::pass::{PassTarget, Resolved};
 use super::pass_settings::PassSettings;
@@ -293,9 +292,10 @@ fn begin_trace(req: &Request, resolved: &Resolved) {
 impl Prepared {
     /// The head that a peer is sent, where it says what is asked for.
     fn asked_head(&self, protocol: Protocol) -> Bytes {
-        match protocol {
-            Protocol::Http | Protocol::Grpc => self.head.clone(),
-            _ => Bytes::new(),
+        if protocol.has_heads_of_http() {
+            self.head.clone()
+        } else {
+            Bytes::new()
         }
     }
 
@@ -506,7 +506,7 @@ impl Try<'_> {
         Way {
             source,
             encryption: self.prepared.encryption.as_deref(),
-            is_http2: http2::is_spoken(self.settings, self.protocol),
+            is_http2: (self.protocol.record().is_in_streams)(self.settings),
         }
     }
 
@@ -740,11 +740,11 @@ impl Try<'_> {
         connection: Box<Connection>,
         (sent, now): (Sent, Instant),
     ) -> Result<Box<Fetched>, Broken> {
-        let method = match self.protocol {
-            // nginx: what these answer is read to its end whatever was asked, since an answer to
-            // HEAD that is stored is served to GET.
-            Protocol::Scgi | Protocol::Uwsgi | Protocol::Memcached => Method::Get,
-            Protocol::Http | Protocol::FastCgi | Protocol::Grpc => self.prepared.method,
+        let record = self.protocol.record();
+        let method = if record.heeds_method {
+            self.prepared.method
+        } else {
+            Method::Get
         };
         if head.status == 101 && !websocket::is_accepted(self.req, &head.fields) {
             let what = "upstream sent no valid answer to the key of a WebSocket";
@@ -760,13 +760,7 @@ impl Try<'_> {
                 by_rfc::add_via(&mut head);
             }
         }
-        let keeps = match self.protocol {
-            _ if sent == Sent::AsTheStreamSays => true,
-            Protocol::Http | Protocol::Grpc => head.keeps_alive(),
-            Protocol::FastCgi => self.settings.fastcgi_app.keep_conn,
-            Protocol::Scgi | Protocol::Uwsgi => false,
-            Protocol::Memcached => true,
-        };
+        let keeps = sent == Sent::AsTheStreamSays || (record.keeps)(self.settings, &head);
         let context = BodyContext {
             trace: Rc::clone(&self.req.upstream),
             started: self.started,

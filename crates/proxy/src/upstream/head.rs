@@ -121,26 +121,7 @@ impl HeadReader {
         switching: Switching,
         (prepared, settings): (&Prepared, &LocationSettings),
     ) -> Self {
-        match protocol {
-            // HTTP/2 has a reader of its own.
-            Protocol::Http | Protocol::Grpc => HeadReader::Http {
-                parser: ResponseParser::new(),
-                interim_left: MAX_INTERIM,
-                switching,
-            },
-            Protocol::FastCgi => HeadReader::FastCgi(Box::new(StdoutHead {
-                decoder: RecordDecoder::new(),
-                parser: CgiParser::new(),
-                stdout: BytesMut::new(),
-            })),
-            Protocol::Scgi | Protocol::Uwsgi => {
-                HeadReader::Cgi(Some(Box::default()), Box::default())
-            }
-            Protocol::Memcached => {
-                let head = KeyedHead::new(prepared, &settings.memcached_server);
-                HeadReader::Keyed(Box::new(head))
-            }
-        }
+        (protocol.record().head)(switching, (prepared, settings))
     }
 
     /// Goes on with what is in the inbox; `max` is the longest head.
@@ -204,6 +185,15 @@ fn read_http(
 }
 
 impl StdoutHead {
+    /// A reader that has got nothing yet.
+    pub(super) fn new() -> Self {
+        StdoutHead {
+            decoder: RecordDecoder::new(),
+            parser: CgiParser::new(),
+            stdout: BytesMut::new(),
+        }
+    }
+
     fn read(&mut self, inbox: &mut BytesMut, max: usize) -> HeadStep {
         // Each round takes a piece from the inbox.
         loop {

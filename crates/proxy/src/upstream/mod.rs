@@ -36,6 +36,7 @@ pub mod pass_settings;
 pub mod peer;
 pub(crate) mod receive;
 pub(crate) mod receive_buffer;
+pub(crate) mod record;
 pub mod redirect;
 pub mod refresh;
 pub(crate) mod request;

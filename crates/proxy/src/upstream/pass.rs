@@ -23,7 +23,6 @@ use super::cdn_loop;
 use super::encryption::{self, Encryption};
 use super::exchange::{self, Fetched};
 use super::group::Group;
-use super::http2;
 use super::max_forwards;
 use super::memcached;
 use super::peer::{Peer, PeerSettings};
@@ -164,19 +163,10 @@ impl Url<'_> {
 
 /// Takes an address apart as its protocol writes it.
 fn split_address(protocol: Protocol, text: &str) -> Result<Url<'_>, String> {
-    let (authority, is_encrypted) = match protocol {
-        Protocol::Http => return split_url(text),
-        Protocol::Uwsgi => match text.strip_prefix("suwsgi://") {
-            Some(authority) => (authority, true),
-            None => (text.strip_prefix("uwsgi://").unwrap_or(text), false),
-        },
-        Protocol::Grpc => match (after(text, "grpc://"), after(text, "grpcs://")) {
-            (Some(authority), _) => (authority, false),
-            (None, Some(authority)) => (authority, true),
-            (None, None) => (text, false),
-        },
-        Protocol::FastCgi | Protocol::Scgi | Protocol::Memcached => (text, false),
-    };
+    if protocol == Protocol::Http {
+        return split_url(text);
+    }
+    let (authority, is_encrypted) = split_scheme(protocol, text);
     if authority.is_empty() {
         return Err("no host in upstream".to_string());
     }
@@ -185,6 +175,27 @@ fn split_address(protocol: Protocol, text: &str) -> Result<Url<'_>, String> {
         path: None,
         is_encrypted,
     })
+}
+
+/// The rest behind the scheme of a protocol that can be encrypted, if it is written, and whether it
+/// is that of encrypted connections.
+fn split_scheme(protocol: Protocol, text: &str) -> (&str, bool) {
+    let Some(encrypted) = protocol.encrypted_scheme() else {
+        return (text, false);
+    };
+    let behind = |scheme: &str| {
+        let rest = match protocol {
+            // nginx compares these as they are written.
+            Protocol::Uwsgi => text.strip_prefix(scheme),
+            _ => after(text, scheme),
+        };
+        rest?.strip_prefix("://")
+    };
+    match (behind(protocol.scheme()), behind(encrypted)) {
+        (Some(rest), _) => (rest, false),
+        (None, Some(rest)) => (rest, true),
+        (None, None) => (text, false),
+    }
 }
 
 /// The rest behind a scheme.
@@ -487,10 +498,7 @@ impl PassTarget {
     pub fn may_encrypt(&self) -> bool {
         match &self.to {
             To::Fixed(resolved) => resolved.is_encrypted,
-            To::Variable(_) => matches!(
-                self.protocol,
-                Protocol::Http | Protocol::Uwsgi | Protocol::Grpc
-            ),
+            To::Variable(_) => self.protocol.encrypted_scheme().is_some(),
         }
     }
 
@@ -530,7 +538,7 @@ impl PassTarget {
         Ok(Some(Box::new(Encryption {
             origin: Arc::clone(origin),
             name: Arc::from(encryption::bare_name(&name)),
-            protocol: http2::is_spoken(&location.settings, self.protocol).then_some(ALPN),
+            protocol: (self.protocol.record().is_in_streams)(&location.settings).then_some(ALPN),
             certificate,
         })))
     }

@@ -16,9 +16,7 @@ use millpond_wire::http1::Method;
 
 use super::ask::Ask;
 use super::encryption::Encryption;
-use super::http::{self, UpstreamVersion};
 use super::pass::{PassTarget, Resolved};
-use super::{fastcgi, memcached, scgi, uwsgi};
 use crate::downstream::body::{self, BodyFile, Remains, RequestBody};
 use crate::failure::Failure;
 use crate::protocol::Protocol;
@@ -154,13 +152,8 @@ pub(crate) fn prepare(
     ask: &Ask,
 ) -> Result<Prepared, Failure> {
     let body = out_body(req, target.protocol)?;
-    let prepared = match target.protocol {
-        Protocol::Http | Protocol::Grpc => http::encode(req, target, resolved, ask, body),
-        Protocol::FastCgi => Ok(fastcgi::encode(req, ask, body)),
-        Protocol::Scgi => Ok(scgi::encode(req, ask, body)),
-        Protocol::Uwsgi => uwsgi::encode(req, ask, body),
-        Protocol::Memcached => memcached::encode(req, target),
-    }?;
+    let encode = target.protocol.record().encode;
+    let prepared = encode(req, (target, resolved), ask, body)?;
     // Nobody is asked what an expression that gave up may have had a part in.
     req.heed_expressions()?;
     Ok(prepared)
@@ -178,14 +171,11 @@ pub(crate) fn must_read_body(req: &Request, protocol: Protocol) -> bool {
         return true;
     }
     // nginx: some protocols have no way to send a body of unknown length.
-    let needs_length = match protocol {
-        Protocol::Http => http.version == UpstreamVersion::Http10,
-        Protocol::FastCgi | Protocol::Memcached | Protocol::Grpc => false,
-        Protocol::Scgi | Protocol::Uwsgi => true,
-    };
+    let record = protocol.record();
+    let needs_length = (record.needs_length)(&req.location.settings);
     let has_no_length = matches!(req.body, RequestBody::Unread { length: None });
     // nginx: a gRPC request is a stream.
-    if protocol == Protocol::Grpc {
+    if record.is_live {
         return false;
     }
     policy.pass_body && (policy.buffering || (has_no_length && needs_length))

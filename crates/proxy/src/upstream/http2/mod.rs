@@ -23,16 +23,3 @@ pub mod session;
 mod talk;
 pub mod upload;
 mod words;
-
-use super::http::UpstreamVersion;
-use crate::protocol::Protocol;
-use crate::settings::location::LocationSettings;
-
-/// True if a location speaks HTTP/2 to upstreams of a protocol.
-pub fn is_spoken(settings: &LocationSettings, protocol: Protocol) -> bool {
-    match protocol {
-        Protocol::Grpc => true,
-        Protocol::Http => settings.pass_http.version == UpstreamVersion::Http2,
-        Protocol::FastCgi | Protocol::Scgi | Protocol::Uwsgi | Protocol::Memcached => false,
-    }
-}

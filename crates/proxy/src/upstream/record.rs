@@ -1,0 +1,120 @@
+//! The records of the protocols that upstreams speak: what one does otherwise than the others.
+//!
+//! The words of a protocol (its directives, its schemes) are in [`crate::protocol`], its settings
+//! in `pass_settings`; its bytes are made and read in a file of its own. Whoever passes requests
+//! asks the record and knows no protocol by name.
+
+use millpond_wire::http1::response::{ResponseHead, ResponseParser};
+
+use super::ask::Ask;
+use super::head::{HeadReader, MAX_INTERIM, StdoutHead, Switching};
+use super::http::{self, UpstreamVersion};
+use super::memcached::KeyedHead;
+use super::pass::{PassTarget, Resolved};
+use super::request::{OutBody, Prepared};
+use super::{fastcgi, memcached, scgi, uwsgi};
+use crate::failure::Failure;
+use crate::protocol::Protocol;
+use crate::request::Request;
+use crate::settings::location::LocationSettings;
+
+/// The place that a request is passed to: the target, as it is for this request.
+pub(crate) type Place<'a> = (&'a PassTarget, &'a Resolved);
+
+/// The behaviour of one protocol.
+pub(crate) struct Record {
+    /// Encodes a request for a place.
+    pub(crate) encode: fn(&mut Request, Place<'_>, &Ask, OutBody) -> Result<Prepared, Failure>,
+    /// A reader of the head of an answer.
+    pub(crate) head: fn(Switching, (&Prepared, &LocationSettings)) -> HeadReader,
+    /// True if the connection may be used again after an answer of HTTP/1 framing or none.
+    pub(crate) keeps: fn(&LocationSettings, &ResponseHead) -> bool,
+    /// True if a body of unknown length cannot be sent.
+    pub(crate) needs_length: fn(&LocationSettings) -> bool,
+    /// True if it is spoken in streams of HTTP/2.
+    pub(crate) is_in_streams: fn(&LocationSettings) -> bool,
+    /// True if the body of an answer goes by the method that was asked with. Others are read to
+    /// their end whatever was asked, as in nginx: an answer to HEAD that is stored is served to
+    /// GET.
+    pub(crate) heeds_method: bool,
+    /// True if a request may be a stream that nobody waits for the end of.
+    pub(crate) is_live: bool,
+}
+
+impl Protocol {
+    /// The record.
+    pub(crate) fn record(self) -> &'static Record {
+        match self {
+            Protocol::Http => &HTTP,
+            Protocol::FastCgi => &FASTCGI,
+            Protocol::Scgi => &SCGI,
+            Protocol::Uwsgi => &UWSGI,
+            Protocol::Memcached => &MEMCACHED,
+            Protocol::Grpc => &GRPC,
+        }
+    }
+}
+
+const HTTP: Record = Record {
+    encode: |req, (target, resolved), ask, body| http::encode(req, target, resolved, ask, body),
+    head: http_head,
+    keeps: |_, head| head.keeps_alive(),
+    needs_length: |settings| settings.pass_http.version == UpstreamVersion::Http10,
+    is_in_streams: |settings| settings.pass_http.version == UpstreamVersion::Http2,
+    heeds_method: true,
+    is_live: false,
+};
+
+const GRPC: Record = Record {
+    needs_length: |_| false,
+    is_in_streams: |_| true,
+    is_live: true,
+    ..HTTP
+};
+
+const FASTCGI: Record = Record {
+    encode: |req, _, ask, body| Ok(fastcgi::encode(req, ask, body)),
+    head: |_, _| HeadReader::FastCgi(Box::new(StdoutHead::new())),
+    keeps: |settings, _| settings.fastcgi_app.keep_conn,
+    needs_length: |_| false,
+    is_in_streams: |_| false,
+    heeds_method: true,
+    is_live: false,
+};
+
+const SCGI: Record = Record {
+    encode: |req, _, ask, body| Ok(scgi::encode(req, ask, body)),
+    head: |_, _| HeadReader::Cgi(Some(Box::default()), Box::default()),
+    keeps: |_, _| false,
+    needs_length: |_| true,
+    is_in_streams: |_| false,
+    heeds_method: false,
+    is_live: false,
+};
+
+const UWSGI: Record = Record {
+    encode: |req, _, ask, body| uwsgi::encode(req, ask, body),
+    ..SCGI
+};
+
+const MEMCACHED: Record = Record {
+    encode: |req, (target, _), _, _| memcached::encode(req, target),
+    head: |_, (prepared, settings)| {
+        let head = KeyedHead::new(prepared, &settings.memcached_server);
+        HeadReader::Keyed(Box::new(head))
+    },
+    keeps: |_, _| true,
+    needs_length: |_| false,
+    is_in_streams: |_| false,
+    heeds_method: false,
+    is_live: false,
+};
+
+/// HTTP/2 has a reader of its own.
+fn http_head(switching: Switching, _: (&Prepared, &LocationSettings)) -> HeadReader {
+    HeadReader::Http {
+        parser: ResponseParser::new(),
+        interim_left: MAX_INTERIM,
+        switching,
+    }
+}
