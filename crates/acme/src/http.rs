@@ -5,19 +5,17 @@
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use millpond_system::address::Address;
+use millpond_system::clock;
 use millpond_system::log::error::os_error;
-use millpond_system::resolve::policy::ResolverPolicy;
+use millpond_system::resolve::policy::{ResolverPolicy, Unresolved};
 use millpond_system::socket::{More, Socket};
 use millpond_system::tls_socket::TlsSocket;
 use millpond_system::transport::Transport;
-use millpond_system::{clock, network};
 use millpond_tls::certificate::origin::OriginVerifier;
 use millpond_tls::{ClientContext, Target};
 use millpond_wire::head::Method;
@@ -113,8 +111,13 @@ impl Way {
 
     async fn connect(&self, url: &Url) -> Result<Transport, String> {
         let said = |error: io::Error| os_error(&error);
+        let found = self.names.addresses(&url.host, url.port).await;
+        let unresolved = |why: Unresolved| {
+            let (host, why) = (&url.host, why.why());
+            format!("\"{host}\" could not be resolved ({why})")
+        };
         let mut outcome = Err("it has no address".to_owned());
-        for address in self.addresses(url).await? {
+        for address in found.map_err(unresolved)? {
             let stream = tokio::net::TcpStream::connect(address).await;
             let socket = stream
                 .and_then(tokio::net::TcpStream::into_std)
@@ -151,33 +154,6 @@ impl Way {
         });
         judged.unwrap_or(Ok(())).map_err(|why| why.to_string())?;
         Ok(Transport::Tls(Box::new(tls)))
-    }
-
-    async fn addresses(&self, url: &Url) -> Result<Vec<SocketAddr>, String> {
-        if let Some(ip) = network::ip_of(&url.host) {
-            return Ok(vec![SocketAddr::new(ip, url.port)]);
-        }
-        let failed =
-            |why: &dyn std::fmt::Display| format!("\"{}\" could not be resolved ({why})", url.host);
-        if let Some(servers) = &self.names.servers {
-            let asked = servers.0.addresses(&url.host, self.names.timeout).await;
-            let found = asked.map_err(|why| failed(&why))?;
-            let ips = found.ips.iter();
-            return Ok(ips.map(|ip| SocketAddr::new(*ip, url.port)).collect());
-        }
-        // The system is asked, which may take its time.
-        let (host, port) = (url.host.clone(), url.port);
-        let job = tokio::task::spawn_blocking(move || network::resolve(&host, port));
-        let found = job.await.map_err(|_| failed(&"the look-up was given up"))?;
-        let inet =
-            found
-                .map_err(|why| failed(&why))?
-                .into_iter()
-                .filter_map(|address| match address {
-                    Address::Inet(address) => Some(address),
-                    Address::Unix(_) => None,
-                });
-        Ok(inet.collect())
     }
 }
 

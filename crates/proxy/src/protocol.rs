@@ -22,15 +22,6 @@ pub enum Protocol {
     Grpc,
 }
 
-/// The words of a protocol.
-struct Words {
-    prefix: &'static str,
-    scheme: &'static str,
-    /// None if its connections are never encrypted.
-    encrypted_scheme: Option<&'static str>,
-    has_heads_of_http: bool,
-}
-
 impl Protocol {
     /// All of them.
     pub const ALL: [Protocol; 6] = [
@@ -42,41 +33,36 @@ impl Protocol {
         Protocol::Grpc,
     ];
 
-    fn words(self) -> Words {
-        let (prefix, scheme, encrypted_scheme) = match self {
+    /// Prefix, scheme, scheme of encrypted connections.
+    const fn words(self) -> (&'static str, &'static str, Option<&'static str>) {
+        match self {
             Protocol::Http => ("proxy", "http", Some("https")),
             Protocol::FastCgi => ("fastcgi", "fastcgi", None),
             Protocol::Scgi => ("scgi", "scgi", None),
             Protocol::Uwsgi => ("uwsgi", "uwsgi", Some("suwsgi")),
             Protocol::Memcached => ("memcached", "memcached", None),
             Protocol::Grpc => ("grpc", "grpc", Some("grpcs")),
-        };
-        Words {
-            prefix,
-            scheme,
-            encrypted_scheme,
-            has_heads_of_http: matches!(self, Protocol::Http | Protocol::Grpc),
         }
     }
 
     /// The begin of its directives' names, without the underscore.
     pub fn prefix(self) -> &'static str {
-        self.words().prefix
+        self.words().0
     }
 
     /// The scheme that stands before an upstream's address in the error log.
     pub fn scheme(self) -> &'static str {
-        self.words().scheme
+        self.words().1
     }
 
     /// The scheme of encrypted connections, if there may be some.
     pub fn encrypted_scheme(self) -> Option<&'static str> {
-        self.words().encrypted_scheme
+        self.words().2
     }
 
     /// True if requests and answers have heads as HTTP has them: fields, a target, a status.
     pub fn has_heads_of_http(self) -> bool {
-        self.words().has_heads_of_http
+        matches!(self, Protocol::Http | Protocol::Grpc)
     }
 
     /// The protocol that a directive belongs to by its name.

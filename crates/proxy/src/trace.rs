@@ -113,12 +113,8 @@ pub struct Attempt {
 /// other protocols the peer alone.
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.is_encrypted {
-            let plain = self.protocol.scheme();
-            self.protocol.encrypted_scheme().unwrap_or(plain)
-        } else {
-            self.protocol.scheme()
-        };
+        let (plain, encrypted) = (self.protocol.scheme(), self.protocol.encrypted_scheme());
+        let scheme = encrypted.filter(|_| self.is_encrypted).unwrap_or(plain);
         write!(f, "{scheme}://{}", self.peer)?;
         if self.peer.starts_with("unix:") {
             f.write_str(":")?;

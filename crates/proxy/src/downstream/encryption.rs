@@ -148,7 +148,7 @@ async fn handshake(
     }
     let agreed = tls.with_facts(|facts| Box::new(Agreed::of(&facts, server)));
     if let Some(mut agreed) = agreed {
-        check_status(carrier, tls, (&mut agreed, deadline)).await?;
+        check_status(carrier, tls, &mut agreed, deadline).await?;
         count(connection, end_of(&agreed));
         // The cell is empty: a connection has one handshake.
         let _ = connection.tls.set(agreed);
@@ -160,7 +160,8 @@ async fn handshake(
 async fn check_status(
     carrier: &Carrier,
     tls: &TlsSocket,
-    (agreed, deadline): (&mut Agreed, Instant),
+    agreed: &mut Agreed,
+    deadline: Instant,
 ) -> Result<(), Failure> {
     let server = Arc::clone(&agreed.server);
     let own = server.encryption.get();

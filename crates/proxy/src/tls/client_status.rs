@@ -22,7 +22,7 @@ use millpond_conf::{ParseContext, Word};
 use millpond_system::clock::{self, Instant};
 use millpond_system::resolve::policy::ResolverPolicy;
 use millpond_tls::CertificateDer;
-use millpond_tls::certificate::ocsp::{Question, Signer, Status};
+use millpond_tls::certificate::ocsp::{Authorities, Question, Signer, Status};
 use millpond_tls::certificate::verdict::Fault;
 
 use super::responder::Responder;
@@ -127,7 +127,7 @@ pub struct StatusCheck {
     /// The certificates that are asked about.
     pub asked: Asked,
     /// Authorities that are trusted.
-    pub authorities: Vec<CertificateDer<'static>>,
+    pub authorities: Authorities,
     /// The responder that is asked in the place of those that certificates name.
     pub responder: Option<Responder>,
     /// Name servers.

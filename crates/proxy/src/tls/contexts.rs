@@ -13,11 +13,11 @@ use millpond_conf::{ParseContext, Span, Spanned};
 use millpond_tls::certificate::client::ClientVerifier;
 use millpond_tls::certificate::failure::{Failure, Thing};
 use millpond_tls::certificate::load;
-use millpond_tls::certificate::ocsp::{Question, Signer};
+use millpond_tls::certificate::ocsp::{Authorities, Question, Signer};
 use millpond_tls::certificate::trust::{Anchors, Peer, Rules, Trust};
 use millpond_tls::{
-    CacheMode, CertificateDer, Ciphers, Compression, EarlyData, Groups, Identity, Offers,
-    Preference, ServerContext, ServerSettings, SessionCache, TicketKey, Tickets, Versions,
+    CacheMode, Ciphers, Compression, EarlyData, Groups, Identity, Offers, Preference,
+    ServerContext, ServerSettings, SessionCache, TicketKey, Tickets, Versions,
 };
 use millpond_wire::http2::ALPN;
 
@@ -330,19 +330,16 @@ fn status_check(
 }
 
 /// The authorities that a server trusts.
-fn authorities(
-    server: &Server,
-    files: &mut Files,
-) -> Result<Vec<CertificateDer<'static>>, Mistake> {
+fn authorities(server: &Server, files: &mut Files) -> Result<Authorities, Mistake> {
     let policy = &server.settings.ssl;
+    let failed = |why: Failure| (server.span, why.to_string());
     let mut authorities = Vec::new();
     let named = [&policy.client_authorities, &policy.trusted];
     for file in named.into_iter().flatten() {
         let text = files.text(file, Thing::Certificate)?;
-        let read = load::authorities(&text);
-        authorities.extend(read.map_err(|why: Failure| (server.span, why.to_string()))?);
+        authorities.extend(load::authorities(&text).map_err(failed)?);
     }
-    Ok(authorities)
+    Authorities::read(&authorities).map_err(failed)
 }
 
 /// The certificates of a server, each with its key.

@@ -9,7 +9,6 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use millpond_system::address::Address;
 use millpond_system::resolve::policy::ResolverPolicy;
 use millpond_system::{clock, network};
 use millpond_wire::base64;
@@ -83,23 +82,10 @@ impl Responder {
     }
 
     async fn address(&self, names: &ResolverPolicy) -> Result<SocketAddr, String> {
-        if let (Some(servers), None) = (&names.servers, network::ip_of(&self.host)) {
-            let asked = servers.0.addresses(&self.host, names.timeout).await;
-            let found = asked.map_err(|why| format!("could not be resolved ({why})"))?;
-            return match found.ips.first() {
-                Some(ip) => Ok(SocketAddr::new(*ip, self.port)),
-                None => Err("it has no address".to_owned()),
-            };
-        }
-        // The system is asked, which may take its time.
-        let (host, port) = (self.host.clone(), self.port);
-        let job = tokio::task::spawn_blocking(move || network::resolve(&host, port));
-        let found = job.await.map_err(|_| "look-up was given up".to_owned())??;
-        let inet = found.into_iter().find_map(|address| match address {
-            Address::Inet(address) => Some(address),
-            Address::Unix(_) => None,
-        });
-        inet.ok_or_else(|| "it has no address".to_owned())
+        let found = names.addresses(&self.host, self.port).await;
+        let addresses = found.map_err(|why| why.to_string())?;
+        let first = addresses.first().copied();
+        first.ok_or_else(|| "it has no address".to_owned())
     }
 
     fn request(&self, question: &[u8]) -> String {

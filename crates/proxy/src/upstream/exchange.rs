@@ -39,7 +39,7 @@ use super::broken::Broken;
 use super::connect::{self, ConnectError, Connection, Source, Way};
 use super::ended::Ended;
 use super::group::Group;
-use super::head::{BodyPlan, Coding, HeadReader, HeadStep, Switching, drop_duplicates};
+use super::head::{BodyPlan, Coding, HeadStep, Switching, drop_duplicates};
 use super::hints::Hints;
 use super::next::{NextCause, Tries};
 use super::pass::{PassTarget, Resolved};
@@ -555,11 +555,8 @@ impl Try<'_> {
             connection.requests += 1;
             let max = self.pass.exchange.head_size.as_usize();
             let mut outgoing = Outgoing::new(self.prepared);
-            let mut reader = HeadReader::new(
-                self.protocol,
-                Switching::of(self.req),
-                (self.prepared, self.settings),
-            );
+            let begin = self.protocol.record().head;
+            let mut reader = begin(Switching::of(self.req), self.prepared, self.settings);
             let mut hints = Hints::new(max);
             let mut is_silent = true;
             loop {

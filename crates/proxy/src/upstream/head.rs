@@ -20,10 +20,7 @@ use millpond_wire::memcached::ValueBody;
 
 use super::http2::body::StreamBody;
 use super::memcached::KeyedHead;
-use super::request::Prepared;
-use crate::protocol::Protocol;
 use crate::request::Request;
-use crate::settings::location::LocationSettings;
 
 /// Interim answers that may come before a final one (arbitrary: far more than any honest
 /// peer sends).
@@ -115,15 +112,6 @@ pub enum BodyPlan {
 }
 
 impl HeadReader {
-    /// A reader for what a location makes of a request of this protocol.
-    pub(crate) fn new(
-        protocol: Protocol,
-        switching: Switching,
-        (prepared, settings): (&Prepared, &LocationSettings),
-    ) -> Self {
-        (protocol.record().head)(switching, (prepared, settings))
-    }
-
     /// Goes on with what is in the inbox; `max` is the longest head.
     pub(crate) fn read(&mut self, inbox: &mut BytesMut, max: usize) -> HeadStep {
         match self {

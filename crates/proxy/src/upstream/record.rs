@@ -18,15 +18,15 @@ use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::settings::location::LocationSettings;
 
-/// The place that a request is passed to: the target, as it is for this request.
-pub(crate) type Place<'a> = (&'a PassTarget, &'a Resolved);
+/// Encoder of a request, with its body, for a target as it is for this request.
+type Encode = fn(&mut Request, &PassTarget, &Resolved, &Ask, OutBody) -> Result<Prepared, Failure>;
 
 /// The behaviour of one protocol.
 pub(crate) struct Record {
     /// Encodes a request for a place.
-    pub(crate) encode: fn(&mut Request, Place<'_>, &Ask, OutBody) -> Result<Prepared, Failure>,
+    pub(crate) encode: Encode,
     /// A reader of the head of an answer.
-    pub(crate) head: fn(Switching, (&Prepared, &LocationSettings)) -> HeadReader,
+    pub(crate) head: fn(Switching, &Prepared, &LocationSettings) -> HeadReader,
     /// True if the connection may be used again after an answer of HTTP/1 framing or none.
     pub(crate) keeps: fn(&LocationSettings, &ResponseHead) -> bool,
     /// True if a body of unknown length cannot be sent.
@@ -56,7 +56,7 @@ impl Protocol {
 }
 
 const HTTP: Record = Record {
-    encode: |req, (target, resolved), ask, body| http::encode(req, target, resolved, ask, body),
+    encode: http::encode,
     head: http_head,
     keeps: |_, head| head.keeps_alive(),
     needs_length: |settings| settings.pass_http.version == UpstreamVersion::Http10,
@@ -73,8 +73,8 @@ const GRPC: Record = Record {
 };
 
 const FASTCGI: Record = Record {
-    encode: |req, _, ask, body| Ok(fastcgi::encode(req, ask, body)),
-    head: |_, _| HeadReader::FastCgi(Box::new(StdoutHead::new())),
+    encode: |req, _, _, ask, body| Ok(fastcgi::encode(req, ask, body)),
+    head: |_, _, _| HeadReader::FastCgi(Box::new(StdoutHead::new())),
     keeps: |settings, _| settings.fastcgi_app.keep_conn,
     needs_length: |_| false,
     is_in_streams: |_| false,
@@ -83,8 +83,8 @@ const FASTCGI: Record = Record {
 };
 
 const SCGI: Record = Record {
-    encode: |req, _, ask, body| Ok(scgi::encode(req, ask, body)),
-    head: |_, _| HeadReader::Cgi(Some(Box::default()), Box::default()),
+    encode: |req, _, _, ask, body| Ok(scgi::encode(req, ask, body)),
+    head: |_, _, _| HeadReader::Cgi(Some(Box::default()), Box::default()),
     keeps: |_, _| false,
     needs_length: |_| true,
     is_in_streams: |_| false,
@@ -93,13 +93,13 @@ const SCGI: Record = Record {
 };
 
 const UWSGI: Record = Record {
-    encode: |req, _, ask, body| uwsgi::encode(req, ask, body),
+    encode: |req, _, _, ask, body| uwsgi::encode(req, ask, body),
     ..SCGI
 };
 
 const MEMCACHED: Record = Record {
-    encode: |req, (target, _), _, _| memcached::encode(req, target),
-    head: |_, (prepared, settings)| {
+    encode: |req, target, _, _, _| memcached::encode(req, target),
+    head: |_, prepared, settings| {
         let head = KeyedHead::new(prepared, &settings.memcached_server);
         HeadReader::Keyed(Box::new(head))
     },
@@ -111,7 +111,7 @@ const MEMCACHED: Record = Record {
 };
 
 /// HTTP/2 has a reader of its own.
-fn http_head(switching: Switching, _: (&Prepared, &LocationSettings)) -> HeadReader {
+fn http_head(switching: Switching, _: &Prepared, _: &LocationSettings) -> HeadReader {
     HeadReader::Http {
         parser: ResponseParser::new(),
         interim_left: MAX_INTERIM,

@@ -153,7 +153,7 @@ pub(crate) fn prepare(
 ) -> Result<Prepared, Failure> {
     let body = out_body(req, target.protocol)?;
     let encode = target.protocol.record().encode;
-    let prepared = encode(req, (target, resolved), ask, body)?;
+    let prepared = encode(req, target, resolved, ask, body)?;
     // Nobody is asked what an expression that gave up may have had a part in.
     req.heed_expressions()?;
     Ok(prepared)

@@ -22,6 +22,9 @@
 //!
 //! What it does not do: TCP, TLS, passwords.
 
+use millpond_proxy::settings::Conf;
+use millpond_proxy::settings::main::SocketPath;
+use millpond_proxy::worker::Shared;
 use millpond_system::clock;
 use millpond_system::log::error::{self, Level};
 
@@ -55,9 +58,6 @@ pub use socket::{ControlError, ControlSocket};
 
 use crate::sockets::{Inherited, SocketFiles};
 use api::{Answer, Ask, Scene, SceneZone, ServerFacts, Standing};
-use millpond_proxy::settings::Conf;
-use millpond_proxy::settings::main::SocketPath;
-use millpond_proxy::worker::Shared;
 
 /// Connections at once; a few people and a few scripts.
 const CONNECTIONS_MAX: usize = 16;

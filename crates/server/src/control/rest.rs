@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use millpond_cache::head::classify;
 use millpond_cache::zone::CacheZone;
 pub use millpond_cache::zone::ZonePath;
+use millpond_proxy::cache::zones::zone_conf;
 use millpond_store::{Event, Listener, Platform, SiteBook, StoreError, SystemClock, Touch, Zone};
 
 use super::api::{Answer, Ask, Scene, SceneZone, Standing, answer};
-use millpond_proxy::cache::zones::zone_conf;
 
 /// Purpose for which the zone is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millpond_conf::{LoadOptions, ParseContext, load_text};
+use millpond_proxy::worker::{Generation, Shared, Worker};
+use millpond_server::directives;
 use millpond_testkit::{Answer as Answered, Framing, Gate, Origin};
 
 mod pipes;
 
-use crate::pipes::{Answer, Caller};
-use millpond_proxy::worker::{Generation, Shared, Worker};
-use millpond_server::directives;
+use pipes::{Answer, Caller};
 
 const CONF: &str = r#"events {} http {
     proxy_cache_path DIR/cache keys_zone=z:1m max_size=64m;

@@ -30,6 +30,53 @@ pub struct ResolverPolicy {
     pub timeout: Duration,
 }
 
+/// The reason why a name has no addresses.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unresolved {
+    /// The word of the name servers.
+    #[error("could not be resolved ({0})")]
+    Servers(String),
+    /// The word of the system.
+    #[error("{0}")]
+    System(String),
+}
+
+impl Unresolved {
+    /// The word alone.
+    pub fn why(&self) -> &str {
+        match self {
+            Unresolved::Servers(why) | Unresolved::System(why) => why,
+        }
+    }
+}
+
+impl ResolverPolicy {
+    /// The addresses of a host, which may be one itself, with a port: as the name servers tell
+    /// them, or the system, which may take its time and is asked on another thread.
+    pub async fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Unresolved> {
+        if let Some(ip) = network::ip_of(host) {
+            return Ok(vec![SocketAddr::new(ip, port)]);
+        }
+        if let Some(servers) = &self.servers {
+            let asked = servers.0.addresses(host, self.timeout).await;
+            let found = asked.map_err(|why| Unresolved::Servers(why.to_string()))?;
+            let ips = found.ips.iter();
+            return Ok(ips.map(|ip| SocketAddr::new(*ip, port)).collect());
+        }
+        let host = host.to_owned();
+        let job = tokio::task::spawn_blocking(move || network::resolve(&host, port));
+        let found = match job.await {
+            Ok(found) => found.map_err(Unresolved::System)?,
+            Err(_) => return Err(Unresolved::System("the look-up was given up".to_owned())),
+        };
+        let inet = found.into_iter().filter_map(|address| match address {
+            Address::Inet(address) => Some(address),
+            Address::Unix(_) => None,
+        });
+        Ok(inet.collect())
+    }
+}
+
 /// One `resolver` line, with all that was learnt by it.
 #[derive(Clone, Debug)]
 pub struct NameServers(pub Arc<Resolver>);

@@ -33,12 +33,16 @@ const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
+/// Certificates of authorities, read once.
+#[derive(Clone, Debug, Default)]
+pub struct Authorities(Vec<X509>);
+
 /// A question about a certificate.
 pub struct Question {
     subject: X509,
     issuer: X509,
     others: Vec<X509>,
-    authorities: Vec<X509>,
+    authorities: Authorities,
 }
 
 /// The way in which an answer's signer is judged.
@@ -89,55 +93,58 @@ impl fmt::Debug for Question {
     }
 }
 
+impl Authorities {
+    /// Reads certificates.
+    pub fn read(ders: &[CertificateDer<'_>]) -> Result<Self, Failure> {
+        read(ders).map(Self)
+    }
+}
+
+fn read(ders: &[CertificateDer<'_>]) -> Result<Vec<X509>, Failure> {
+    let certificates = ders.iter().map(|der| X509::from_der(der));
+    let read = certificates.collect::<Result<Vec<_>, _>>();
+    read.map_err(|stack| Failure::openssl("d2i_X509() failed", &stack))
+}
+
 impl Question {
     /// The question about the first certificate of a chain; none if its issuer is neither in the
     /// chain nor among the authorities.
     pub fn new(
         chain: &[CertificateDer<'_>],
-        authorities: &[CertificateDer<'_>],
+        authorities: &Authorities,
     ) -> Result<Option<Self>, Failure> {
-        let read = |ders: &[CertificateDer<'_>]| {
-            let certificates = ders.iter().map(|der| X509::from_der(der));
-            let read = certificates.collect::<Result<Vec<_>, _>>();
-            read.map_err(|stack| Failure::openssl("d2i_X509() failed", &stack))
-        };
-        let mut others = read(chain)?;
-        let authorities = read(authorities)?;
-        if others.is_empty() {
-            return Ok(None);
-        }
-        let subject = others.remove(0);
-        let mut known = others.iter().chain(&authorities);
-        let issuer = known.find(|other| other.issued(&subject) == X509VerifyResult::OK);
-        Ok(issuer.cloned().map(|issuer| Self {
-            subject,
-            issuer,
-            others,
-            authorities,
-        }))
+        let chain = read(chain)?;
+        let parts = chain.split_first();
+        Ok(parts.and_then(|(subject, others)| Self::about(subject, others, authorities)))
+    }
+
+    fn about(subject: &X509, others: &[X509], authorities: &Authorities) -> Option<Self> {
+        let mut known = others.iter().chain(&authorities.0);
+        let issuer = known.find(|other| other.issued(subject) == X509VerifyResult::OK)?;
+        Some(Self {
+            subject: subject.clone(),
+            issuer: issuer.clone(),
+            others: others.to_vec(),
+            authorities: authorities.clone(),
+        })
     }
 
     /// The questions about the certificates of a good chain, that of the peer first; the topmost
     /// one is trusted without.
     pub fn chain(
         peers: &[CertificateDer<'_>],
-        authorities: &[CertificateDer<'_>],
+        authorities: &Authorities,
     ) -> Result<Vec<Self>, Failure> {
-        let mut questions = Vec::new();
-        let mut rest = peers.to_vec();
-        while let Some(question) = Self::new(&rest, authorities)? {
-            let is_topmost = question.issuer == question.subject;
-            // A circle of issuers ends, too.
-            if is_topmost || questions.len() > peers.len() + authorities.len() {
-                break;
-            }
-            let unwritten = |stack| Failure::openssl("i2d_X509() failed", &stack);
-            let issuer = question.issuer.to_der().map_err(unwritten)?;
-            rest = vec![CertificateDer::from(issuer)];
-            rest.extend(peers.iter().skip(1).cloned());
-            questions.push(question);
-        }
-        Ok(questions)
+        let peers = read(peers)?;
+        let Some((first, others)) = peers.split_first() else {
+            return Ok(Vec::new());
+        };
+        // A circle of issuers ends, too.
+        let most = peers.len() + authorities.0.len() + 1;
+        let next = |known: &Self| Self::about(&known.issuer, others, authorities);
+        let chain = std::iter::successors(Self::about(first, others, authorities), next);
+        let below_topmost = chain.take_while(|it| it.issuer != it.subject);
+        Ok(below_topmost.take(most).collect())
     }
 
     /// The responder that the certificate names first.
@@ -179,7 +186,7 @@ impl Question {
             .map_err(failed("OCSP_response_get1_basic() failed"))?;
         let verify = || {
             let mut store = X509StoreBuilder::new()?;
-            for authority in &self.authorities {
+            for authority in &self.authorities.0 {
                 store.add_cert(authority.clone())?;
             }
             let mut sent = Stack::new()?;
@@ -271,7 +278,8 @@ mod tests {
         let signed = params.self_signed(&key).unwrap();
 
         let own = [signed.der().clone()];
-        let question = Question::new(&own, &own).unwrap().unwrap();
+        let authorities = Authorities::read(&own).unwrap();
+        let question = Question::new(&own, &authorities).unwrap().unwrap();
         assert!(question.responder().is_none());
         assert!(!question.to_der().unwrap().is_empty());
         for answer in [&b""[..], b"\x30\x03\x0a\x01\x06", b"no answer", &[0x30; 64]] {

@@ -48,7 +48,8 @@ enum Step {
 pub(crate) async fn run(mut tunnel: Tunnel, req: &mut Request) {
     let client = Rc::clone(&req.client);
     let Some(http1) = client.http1() else {
-        // INVARIANT 1: only HTTP/1 has Upgrade.
+        // INVARIANT 1: without a client's connection nobody has asked. Streams have tunnels of
+        // their own.
         return;
     };
     let mut ends = [false; 2];

@@ -28,6 +28,14 @@ mod server;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use millpond_proxy::settings::Conf;
+use millpond_proxy::stats::cache_zone::ZoneStatusCount;
+use millpond_proxy::stats::connections::ConnectionCount;
+use millpond_proxy::stats::limit::LimitTally;
+use millpond_proxy::stats::resets::Bases;
+use millpond_proxy::upstream::group::Group;
+use millpond_proxy::upstream::peer::{self, Availability};
+use millpond_proxy::worker::Shared;
 use millpond_system::clock;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -43,14 +51,6 @@ pub(super) use self::server::MEMBERS;
 pub(crate) use self::server::{BODY_MAX, Payload};
 use super::api::{Answer, Ask, Body, Verb};
 use crate::control::foreign::Foreign;
-use millpond_proxy::settings::Conf;
-use millpond_proxy::stats::cache_zone::ZoneStatusCount;
-use millpond_proxy::stats::connections::ConnectionCount;
-use millpond_proxy::stats::limit::LimitTally;
-use millpond_proxy::stats::resets::Bases;
-use millpond_proxy::upstream::group::Group;
-use millpond_proxy::upstream::peer::{self, Availability};
-use millpond_proxy::worker::Shared;
 
 /// The versions that are answered.
 pub(crate) const VERSIONS: std::ops::RangeInclusive<u16> = 1..=9;
