@@ -612,6 +612,53 @@ fn what_would_be_another_request_in_http1_reaches_no_origin() -> Result<()> {
     Ok(())
 }
 
+/// Bodies that are not as long as was said, or that two lengths were said for (RFC 9113 §8.1.1).
+#[test]
+fn bodies_of_other_lengths_than_was_said_reach_no_origin() -> Result<()> {
+    let origin = Origin::start()?;
+    origin.route("/", Answer::new(200).body("reached"));
+    let proxy = start(Kind::Millpond, &origin)?;
+    let length = |value: &[u8]| [b"\x00\x0econtent-length\x01", value].concat();
+    let cases = [
+        (length(b"4"), "GET / HTTP/1.1\r\nHost: evil\r\n\r\n"),
+        (length(b"4"), "two"),
+        (length(b"0"), "some"),
+        ([length(b"4"), length(b"4")].concat(), "four"),
+        ([length(b"4"), length(b"0")].concat(), "four"),
+    ];
+    run(async {
+        for (fields, body) in &cases {
+            let mut socket = begin(&proxy).await?;
+            let block = [b"\x83\x86\x84\x01\x01a", &fields[..]].concat();
+            let mut bytes = frame(1, 4, 1, &block);
+            bytes.extend(frame(0, 1, 1, body.as_bytes()));
+            // The answer to this comes behind all that the request leads to.
+            bytes.extend(frame(6, 0, 0, b"SEE-THIS"));
+            socket.write_all(&bytes).await?;
+            let mut came = Vec::new();
+            while !came.windows(8).any(|window| window == b"SEE-THIS") {
+                if socket.read_buf(&mut came).await? == 0 {
+                    break;
+                }
+            }
+        }
+        // The same with the true length comes through.
+        let mut socket = begin(&proxy).await?;
+        let block = [b"\x83\x86\x84\x01\x01a", &length(b"4")[..]].concat();
+        let good = [frame(1, 4, 1, &block), frame(0, 1, 1, b"four")].concat();
+        socket.write_all(&good).await?;
+        let mut came = Vec::new();
+        while !came.windows(7).any(|window| window == b"reached") {
+            let count = socket.read_buf(&mut came).await?;
+            ensure!(count > 0, "no answer");
+        }
+        Ok(())
+    })?;
+    let bodies: Vec<_> = origin.requests().into_iter().map(|it| it.body).collect();
+    ensure!(bodies == [b"four"], "{bodies:?}");
+    Ok(())
+}
+
 /// Tests that take a protocol mean these.
 #[test]
 fn the_kits_clients_speak_what_they_are_made_for() -> Result<()> {

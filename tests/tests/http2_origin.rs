@@ -5,7 +5,9 @@
 
 use anyhow::{Context, Result, bail};
 use bytes::{Bytes, BytesMut};
-use millpond_testkit::{Client, Kind, LogCheck, Proxy, Request, binary, read_until, skip};
+use millpond_testkit::{
+    Client, Deadline, Kind, LogCheck, Proxy, Request, binary, read_until, skip,
+};
 use millpond_wire::header::{Field, Fields};
 use millpond_wire::http2::{
     BodyLength, Code, Config, Connection as Engine, End, Event, Farewell, RequestLine, Role,
@@ -331,6 +333,46 @@ fn a_request_that_a_kept_connection_refuses_is_sent_on_a_new_one() -> Result<()>
     Ok(())
 }
 
+/// RFC 9113 §8.7 lets a refused request be repeated, but of a body that was passed on while it came
+/// only the rest is there.
+#[test]
+fn a_refused_request_goes_to_no_other_peer_with_the_rest_of_its_body() -> Result<()> {
+    let refusing = Peer::start(Config::default(), |talk, heard| {
+        while !matches!(talk.next()?, Event::Data { .. }) {}
+        talk.engine.reset(heard.stream, Code::REFUSED_STREAM);
+        talk.flush()
+    })?;
+    let other = Peer::simple()?;
+    let conf = "
+        upstream two { server 127.0.0.1:%%PEER%%; server 127.0.0.1:%%OTHER%% backup; }
+        server {
+            listen 127.0.0.1:%%PORT%%;
+            location / {
+                proxy_pass http://two;
+                proxy_http_version 2;
+                proxy_request_buffering off;
+                proxy_next_upstream error timeout invalid_header;
+            }
+        }";
+    let proxy = Proxy::new(Kind::Millpond, conf)
+        .value("PEER", &refusing.port.to_string())
+        .value("OTHER", &other.port.to_string())
+        .log_check(LogCheck::Off)
+        .start()?;
+    let mut stream = TcpStream::connect(("127.0.0.1", proxy.port()))?;
+    stream.set_read_timeout(Some(WAIT))?;
+    let head = "PUT /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    stream.write_all(head.as_bytes())?;
+    // The head is on its way before there is a body.
+    let is_asked = || (!refusing.heard().is_empty()).then_some(());
+    Deadline::after(WAIT).poll(is_asked).context("a request")?;
+    stream.write_all(b"3\r\none\r\n")?;
+    let answer = read_until(&mut stream, "</html>\r\n")?;
+    assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+    assert!(other.heard().is_empty());
+    Ok(())
+}
+
 /// A part of the answer comes before the next part of the request is sent.
 #[test]
 fn bodies_go_both_ways_at_once() -> Result<()> {
@@ -411,6 +453,52 @@ fn a_call_that_its_client_gives_up_is_given_up() -> Result<()> {
     client.engine.reset(stream, Code::CANCEL);
     client.flush()?;
     assert_eq!(ended.recv_timeout(WAIT)?, "closed");
+    Ok(())
+}
+
+/// Small messages are no flood however fast they come: each is read, and goes on.
+#[test]
+fn a_call_of_many_small_messages_reaches_its_server_whole() -> Result<()> {
+    const MESSAGES: usize = 30_000;
+    const MESSAGE: &[u8] = &[0; 5];
+    let peer = Peer::start(Config::default(), |talk, heard| {
+        let body = talk.body(heard.stream)?;
+        talk.answer(
+            heard.stream,
+            &[("grpc-status", "0")],
+            body.len().to_string(),
+        )
+    })?;
+    let conf = "server {
+        listen 127.0.0.1:%%PORT%%;
+        http2 on;
+        location / { grpc_pass 127.0.0.1:%%PEER%%; }
+    }";
+    let proxy = Proxy::new(Kind::Millpond, conf)
+        .value("PEER", &peer.port.to_string())
+        .start()?;
+    let socket = TcpStream::connect(("127.0.0.1", proxy.port()))?;
+    let mut client = Talk::new(socket, Role::Client, Config::default())?;
+    let line = RequestLine {
+        method: b"POST",
+        scheme: b"http",
+        authority: b"a",
+        path: b"/pkg.Svc/Chat",
+    };
+    let opened = client.engine.open(&line, End::Later, |_| {});
+    let stream = opened.context("a stream")?;
+    for _ in 0..MESSAGES {
+        while client.engine.room(stream) == 0 {
+            client.next()?;
+        }
+        client.engine.push(stream, Bytes::from_static(MESSAGE));
+        // Each message is a frame.
+        client.flush()?;
+    }
+    client.engine.finish(stream, None);
+    client.has_body = true;
+    let body = client.body(stream)?;
+    assert_eq!(body, (MESSAGES * MESSAGE.len()).to_string().as_bytes());
     Ok(())
 }
 

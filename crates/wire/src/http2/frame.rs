@@ -46,7 +46,7 @@ pub enum Kind {
     Data,
     /// The begin of a block of fields.
     Headers,
-    /// A place in the tree of RFC 7540, which nobody obeys any more.
+    /// A place in the tree of RFC 7540.
     Priority,
     /// The end of a stream at once.
     RstStream,

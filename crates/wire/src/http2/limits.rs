@@ -14,9 +14,10 @@
 //! | `faults` | streams that we reset for the peer's faults | none |
 //! | `control` | SETTINGS, PING, frames of unknown kinds | by bytes only |
 //! | `priorities` | PRIORITY, PRIORITY_UPDATE | the same |
-//! | `small_data` | DATA of less than `SMALL_DATA` bytes, unless it is a tunnel's and not empty | by bytes only |
+//! | `small_data` | DATA of less than `SMALL_DATA` bytes that nobody takes, or that is empty, but for messages of tunnels | by bytes only |
 //! | `CONTINUATIONS_MOST` | CONTINUATION frames of a block | by bytes only |
 //! | `window_updates` | WINDOW_UPDATE | by bytes only |
+//! | `DEPENDENCIES_KEPT` | streams without a life of which a dependency was told | the same |
 //! | `ACKS_MOST` | acknowledgements that the peer does not read | none |
 //! | `WAITING_MOST` | bytes of bodies that wait in all streams | none |
 //! | `OUTPUT_MOST` | bytes that wait for the peer, beyond which nothing is read | none |
@@ -49,6 +50,9 @@ pub(crate) const PRIORITY_UPDATE_LEN_MOST: u32 = 256;
 pub(crate) const RESETS_REMEMBERED: usize = 256;
 /// Streams that the peer has reset, and of which it is to send nothing more (arbitrary: a page).
 pub(crate) const PEER_RESETS_REMEMBERED: usize = 64;
+/// Streams without a life of whose dependencies something was said (RFC 7540 §5.3.4; nginx: the
+/// same).
+pub(crate) const DEPENDENCIES_KEPT: usize = 32;
 /// Priorities of streams that are to come (RFC 9218 §7.1; arbitrary).
 pub(crate) const EARLY_PRIORITIES: usize = 32;
 

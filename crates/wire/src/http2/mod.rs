@@ -14,7 +14,7 @@
 //!
 //! Where the RFC leaves a choice, the answer is nginx's (its `src/http/v2`): malformed requests are
 //! answered by 400, a stream that goes back in number ends the connection. Priorities are those of
-//! RFC 9218; the tree of RFC 7540 is read, checked and not obeyed.
+//! RFC 9218, and for clients that say nothing by them those of RFC 7540.
 //!
 //! What it does not do: sockets, TLS, clocks (a time is given), HTTP/1's upgrade to `h2c`, pushes.
 //!
@@ -34,6 +34,7 @@ pub mod request;
 pub mod scheduler;
 pub mod settings;
 pub(crate) mod stream;
+pub mod tree;
 
 /// The name of the protocol in handshakes of TLS (RFC 9113 §3.2).
 pub const ALPN: &[u8] = b"h2";

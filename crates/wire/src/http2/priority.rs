@@ -27,8 +27,9 @@ pub struct Priority {
     pub manner: Manner,
 }
 
-/// The priority of a stream whose client says nothing of priorities. It takes turns, as streams of
-/// equal weight do in nginx; RFC 9218 §10 leaves that to servers.
+/// The priority of a stream whose client says nothing by RFC 9218. It takes turns with those of its
+/// place in the [`tree`](super::tree) of RFC 7540, as streams of equal weight do in nginx; RFC 9218
+/// §10 leaves that to servers.
 impl Default for Priority {
     fn default() -> Self {
         Priority {

@@ -2,27 +2,29 @@
 //!
 //! ```text
 //! urgency 0 ─► 1 ─► … ─► 7      a more urgent stream goes before all less urgent ones
-//! of one urgency:  those that take turns, in a ring
-//!                  those that come whole, the oldest first; all of them have one place in it
+//! of one urgency:  those that take turns, in a ring for each place in the tree of RFC 7540
+//!                  those that come whole, the oldest first; they have every other turn
 //! ```
 //!
 //! A stream is in here while it has something to send and may send it. Who is picked leaves; the
 //! connection puts it back behind the frame that it has sent.
 //!
 //! 1. A stream is in here once at most.
-//! 2. Of one urgency, nobody who takes turns waits longer than one turn of each other one.
+//! 2. Of one urgency and place, nobody who takes turns waits longer than a turn of each other one.
+//! 3. The ring is in the order of places.
 //!
 //! It holds numbers and priorities, and is asked, never woken.
 
 use std::collections::VecDeque;
 
 use super::priority::{Manner, Priority, URGENCIES};
+use super::tree::Place;
 
 /// Streams of an urgency.
 #[derive(Debug, Default)]
 struct Lane {
     /// Those that take turns, the next one first.
-    ring: VecDeque<u32>,
+    ring: VecDeque<(u32, Place)>,
     /// Those that come whole, the oldest last.
     whole: Vec<u32>,
     /// True if the next turn is that of those that come whole.
@@ -30,9 +32,16 @@ struct Lane {
 }
 
 impl Lane {
-    fn add(&mut self, stream: u32, manner: Manner) {
+    fn add(&mut self, stream: u32, manner: Manner, place: Place) {
         match manner {
-            Manner::Incremental => self.ring.push_back(stream),
+            // INVARIANT 3. Nearly always all have one place.
+            Manner::Incremental if self.ring.back().is_none_or(|(_, last)| *last <= place) => {
+                self.ring.push_back((stream, place));
+            }
+            Manner::Incremental => {
+                let at = self.ring.partition_point(|(_, other)| *other <= place);
+                self.ring.insert(at, (stream, place));
+            }
             Manner::Whole => {
                 let at = self.whole.partition_point(|other| *other > stream);
                 self.whole.insert(at, stream);
@@ -44,12 +53,12 @@ impl Lane {
         let is_turn = self.is_turn_of_whole || self.ring.is_empty();
         self.is_turn_of_whole = !self.is_turn_of_whole;
         let whole = if is_turn { self.whole.pop() } else { None };
-        whole.or_else(|| self.ring.pop_front())
+        whole.or_else(|| self.ring.pop_front().map(|(stream, _)| stream))
     }
 
     fn remove(&mut self, stream: u32) -> bool {
         let before = self.len();
-        self.ring.retain(|other| *other != stream);
+        self.ring.retain(|(other, _)| *other != stream);
         self.whole.retain(|other| *other != stream);
         self.len() < before
     }
@@ -67,10 +76,10 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Adds a stream that is not in here.
-    pub fn add(&mut self, stream: u32, priority: Priority) {
+    /// Adds a stream that is not in here. The place counts where it takes turns.
+    pub fn add(&mut self, stream: u32, priority: Priority, place: Place) {
         if let Some(lane) = self.lanes.get_mut(usize::from(priority.urgency)) {
-            lane.add(stream, priority.manner);
+            lane.add(stream, priority.manner, place);
             self.len += 1;
         }
     }
@@ -93,6 +102,17 @@ impl Scheduler {
         was_in
     }
 
+    /// Brings the streams of a priority, which takes turns, to other places; those of one place
+    /// keep their order.
+    pub(crate) fn replace(&mut self, priority: Priority, place: impl Fn(u32) -> Place) {
+        if let Some(lane) = self.lanes.get_mut(usize::from(priority.urgency)) {
+            for (stream, old) in &mut lane.ring {
+                *old = place(*stream);
+            }
+            lane.ring.make_contiguous().sort_by_key(|(_, place)| *place);
+        }
+    }
+
     /// True if no stream is in here.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -103,6 +123,7 @@ impl Scheduler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http2::tree::{Dependency, Tree};
 
     fn priority(urgency: u8, manner: Manner) -> Priority {
         Priority { urgency, manner }
@@ -114,7 +135,7 @@ mod tests {
         while picked.len() < count {
             let stream = scheduler.pick().unwrap();
             let (_, priority) = streams.iter().find(|(it, _)| *it == stream).unwrap();
-            scheduler.add(stream, *priority);
+            scheduler.add(stream, *priority, Place::default());
             picked.push(stream);
         }
         picked
@@ -123,7 +144,7 @@ mod tests {
     fn with(streams: &[(u32, Priority)]) -> Scheduler {
         let mut scheduler = Scheduler::default();
         for (stream, priority) in streams {
-            scheduler.add(*stream, *priority);
+            scheduler.add(*stream, *priority, Place::default());
         }
         scheduler
     }
@@ -159,7 +180,7 @@ mod tests {
         let whole = priority(3, Manner::Whole);
         let mut scheduler = with(&[(7, whole), (3, whole), (5, whole)]);
         assert_eq!(scheduler.pick(), Some(3));
-        scheduler.add(3, whole);
+        scheduler.add(3, whole, Place::default());
         assert_eq!(scheduler.pick(), Some(3));
         assert_eq!(scheduler.pick(), Some(5));
         assert_eq!(scheduler.pick(), Some(7));
@@ -174,5 +195,38 @@ mod tests {
         ];
         let picked = picks(&mut with(&streams), &streams, 8);
         assert_eq!(picked, [1, 3, 5, 3, 1, 3, 5, 3]);
+    }
+
+    /// INVARIANT 3, through additions, turns and another tree.
+    #[test]
+    fn the_ring_goes_by_places_and_those_of_one_place_take_turns() {
+        let default = Priority::default();
+        let mut tree = Tree::default();
+        let on = |parent| Dependency {
+            parent,
+            weight: 16,
+            is_exclusive: false,
+        };
+        for (stream, parent) in [(1, 3), (3, 0), (5, 3), (7, 0)] {
+            tree.depend(stream, on(parent), |_| true);
+        }
+        let mut scheduler = Scheduler::default();
+        for stream in [1, 5, 7, 3] {
+            scheduler.add(stream, default, tree.place(stream));
+        }
+        let turn = |scheduler: &mut Scheduler, tree: &Tree| {
+            let stream = scheduler.pick().unwrap();
+            scheduler.add(stream, default, tree.place(stream));
+            stream
+        };
+        let picked: Vec<u32> = (0..4).map(|_| turn(&mut scheduler, &tree)).collect();
+        assert_eq!(picked, [7, 3, 7, 3]);
+        assert!(scheduler.remove(7, default) && scheduler.remove(3, default));
+        let picked: Vec<u32> = (0..3).map(|_| turn(&mut scheduler, &tree)).collect();
+        assert_eq!(picked, [1, 5, 1]);
+        tree.depend(5, on(0), |_| true);
+        scheduler.replace(default, |stream| tree.place(stream));
+        let picked: Vec<u32> = (0..2).map(|_| turn(&mut scheduler, &tree)).collect();
+        assert_eq!(picked, [5, 5]);
     }
 }

@@ -38,6 +38,8 @@ pub struct PeerSettings {
     pub max_header_list: u32,
     /// True if it lets a CONNECT name a protocol (RFC 8441).
     pub has_connect_protocol: bool,
+    /// True if its dependencies of streams mean nothing (RFC 9218 §2.1).
+    pub has_no_tree: bool,
 }
 
 impl Default for PeerSettings {
@@ -49,6 +51,7 @@ impl Default for PeerSettings {
             max_frame_len: DEFAULT_MAX_LEN,
             max_header_list: u32::MAX,
             has_connect_protocol: false,
+            has_no_tree: false,
         }
     }
 }
@@ -84,6 +87,7 @@ impl PeerSettings {
             }
             ENABLE_CONNECT_PROTOCOL => self.has_connect_protocol = value == 1,
             NO_RFC7540_PRIORITIES if value > 1 => return Err(Fault::SettingValue),
+            NO_RFC7540_PRIORITIES => self.has_no_tree = value == 1,
             _ => {}
         }
         Ok(())
@@ -99,7 +103,6 @@ pub(crate) struct OwnSettings {
     pub(crate) initial_window: Option<u32>,
     pub(crate) max_frame_len: Option<u32>,
     pub(crate) has_connect_protocol: bool,
-    pub(crate) has_no_tree: bool,
 }
 
 impl OwnSettings {
@@ -115,7 +118,6 @@ impl OwnSettings {
                 ENABLE_CONNECT_PROTOCOL,
                 self.has_connect_protocol.then_some(1),
             ),
-            (NO_RFC7540_PRIORITIES, self.has_no_tree.then_some(1)),
         ];
         let told = rows.iter().filter(|(_, value)| value.is_some()).count();
         out.put_slice(&frame::head(told * 6, (Kind::Settings, 0), 0));
@@ -180,6 +182,7 @@ mod tests {
             (3, 9),
             (5, 16_385),
             (6, 1000),
+            (9, 1),
         ];
         settings.read(&payload(&rows)).unwrap();
         let expected = PeerSettings {
@@ -189,6 +192,7 @@ mod tests {
             max_frame_len: 16_385,
             max_header_list: 1000,
             has_connect_protocol: false,
+            has_no_tree: true,
         };
         assert_eq!(settings, expected);
     }

@@ -87,6 +87,8 @@ pub(crate) struct Stream {
     pub(crate) is_malformed: bool,
     /// True if the request asks for a tunnel (RFC 8441).
     pub(crate) is_tunnel: bool,
+    /// Small frames of DATA that were counted and that its owner has not taken.
+    pub(crate) small_unread: u32,
     /// Pieces of the body that are to be sent.
     pub(crate) queue: VecDeque<Bytes>,
     /// Bytes of them.
@@ -207,6 +209,7 @@ impl Streams {
             is_head: false,
             is_malformed: false,
             is_tunnel: false,
+            small_unread: 0,
             queue,
             queued: 0,
         };

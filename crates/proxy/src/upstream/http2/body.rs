@@ -16,6 +16,7 @@ use millpond_wire::header::Fields;
 use millpond_wire::http2::{BodyLength, Code, Event, Gone};
 
 use super::super::connect::Connection;
+use super::super::request::OutBody;
 use super::session::Session;
 use super::upload::{Upload, Waits};
 use super::words;
@@ -94,6 +95,11 @@ impl StreamBody {
     /// so for hours. Only a client that has streams can be seen to give one up.
     pub(super) fn watch(&mut self, client: Rc<Client>) {
         self.client = matches!(client.wire, Wire::Stream(_)).then_some(client);
+    }
+
+    /// True if the request can be sent once more as it was.
+    pub(super) fn may_begin_again(&self, body: &OutBody) -> bool {
+        self.upload.is_kept(body)
     }
 
     /// True if the client has left without whom nobody wants the answer.

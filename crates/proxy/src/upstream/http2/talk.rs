@@ -3,6 +3,8 @@
 //!
 //! 1. A peer that goes away in peace before it has looked at the request has not been asked: a kept
 //!    connection is replaced then, as one that died.
+//! 2. A request counts as sent, whatever the peer did with it, once bytes of its body are gone that
+//!    nobody keeps: no other peer is asked with the rest of it.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -187,7 +189,7 @@ impl Try<'_> {
                     return Ok(Some(Step::Answer(head((status, fields), head_len))));
                 }
                 Event::Gone { stream: id, why } if id == stream.id() => {
-                    return Err(self.gone(session, why));
+                    return Err(self.gone(stream, session, why));
                 }
                 Event::Malformed { stream: id, fault } if id == stream.id() => {
                     return Err(Broken::invalid(&words::of_fault(fault)));
@@ -203,11 +205,12 @@ impl Try<'_> {
         Ok(None)
     }
 
-    /// The end of the stream before its answer. INVARIANT 1.
-    fn gone(&mut self, session: &Session, why: Gone) -> Broken {
+    /// The end of the stream before its answer. INVARIANTS 1 and 2.
+    fn gone(&mut self, stream: &StreamBody, session: &Session, why: Gone) -> Broken {
         let mut broken = Broken::invalid(&words::of_end(why, session.farewell()));
         let is_calm = why != Gone::Unprocessed || session.farewell() == Code::NO_ERROR;
-        if why.is_safe_to_retry() && is_calm {
+        let is_whole = stream.may_begin_again(&self.prepared.body);
+        if why.is_safe_to_retry() && is_calm && is_whole {
             broken.is_silent = true;
             self.was_sent = false;
         }

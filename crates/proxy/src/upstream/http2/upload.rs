@@ -45,6 +45,8 @@ pub(super) struct FromClient {
     next: Option<NextChunk>,
     /// Bytes that came with the head.
     first: Option<Bytes>,
+    /// True once bytes were taken from the client that nobody keeps.
+    has_taken: bool,
 }
 
 /// The wait for a client's next bytes.
@@ -74,6 +76,7 @@ impl Upload {
                     received: 0,
                     next: None,
                     first: Some(first.clone()).filter(|first| !first.is_empty()),
+                    has_taken: false,
                 })
             }
             body => body.whole().map_or(Upload::Done, Upload::Whole),
@@ -83,6 +86,16 @@ impl Upload {
     /// True when all of the body has gone to the engine.
     pub(super) fn is_done(&self) -> bool {
         matches!(self, Upload::Done)
+    }
+
+    /// True if the body, of which this is the rest, can be sent once more from its begin.
+    pub(super) fn is_kept(&self, body: &OutBody) -> bool {
+        match self {
+            Upload::Client(from) => !from.has_taken,
+            Upload::Done | Upload::Whole(_) => {
+                !matches!(body, OutBody::Client { .. }) || body.is_empty()
+            }
+        }
     }
 
     /// Gives the engine what there is room for.
@@ -138,6 +151,7 @@ impl FromClient {
                 });
                 let chunk = ready!(next.as_mut().poll(cx));
                 self.next = None;
+                self.has_taken = true;
                 self.with_ready(chunk?)?
             }
         };

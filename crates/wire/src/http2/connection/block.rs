@@ -14,13 +14,14 @@ use crate::header::Known;
 use crate::http2::code::{Code, Fault};
 use crate::http2::event::Event;
 use crate::http2::flow::{DEFAULT_WINDOW, ReceiveWindow, SendWindow};
-use crate::http2::frame::{self, END_HEADERS, END_STREAM, Head, PADDED, PRIORITY};
+use crate::http2::frame::{END_HEADERS, END_STREAM, Head, PADDED, PRIORITY};
 use crate::http2::hpack::decode::{Bounds, Decoded};
 use crate::http2::limits::{CONTINUATIONS_MOST, REFUSED_MOST, STREAMS_PER_READ};
 use crate::http2::message::{BodyLength, Message, MessageReader, Part};
 use crate::http2::priority::Priority;
 use crate::http2::request::{Ends, RequestReader};
 use crate::http2::stream::{Inbound, Opening, Outbound, Reset};
+use crate::http2::tree::Dependency;
 
 /// Bytes of a block beyond those of its texts (arbitrary: a few for each of a thousand fields).
 const OVERHEAD: usize = 8 * 1024;
@@ -127,13 +128,12 @@ impl Connection {
         prefix: &[u8],
         now: Duration,
     ) -> Result<Purpose, Fault> {
-        if head.has(PRIORITY) {
-            let place = usize::from(head.has(PADDED));
-            let depends_on = prefix.get(place..).unwrap_or_default();
-            // nginx: an error of the connection.
-            if frame::number_31(depends_on) == head.stream {
-                return Err(Fault::SelfDependency);
-            }
+        let place = usize::from(head.has(PADDED));
+        let dependency =
+            (head.has(PRIORITY)).then(|| Dependency::read(prefix.get(place..).unwrap_or_default()));
+        // nginx: an error of the connection.
+        if dependency.is_some_and(|it| it.parent == head.stream) {
+            return Err(Fault::SelfDependency);
         }
         let ends = if head.has(END_STREAM) {
             Ends::WithHead
@@ -145,7 +145,14 @@ impl Connection {
         }
         match self.role {
             Role::Server if head.stream % 2 == 1 && head.stream > self.last_peer => {
-                self.begin_request(head.stream, ends)
+                let purpose = self.begin_request(head.stream, ends)?;
+                match dependency {
+                    Some(dependency) if purpose != Purpose::Nothing => {
+                        self.set_dependency(head.stream, dependency)?;
+                    }
+                    _ => {}
+                }
+                Ok(purpose)
             }
             // RFC 9113 §5.1: the peer has closed it itself.
             Role::Server if self.closed.by_peer.contains(&head.stream) => Err(Fault::ClosedStream),

@@ -19,6 +19,7 @@ use crate::http2::limits::{ACKS_MOST, EARLY_PRIORITIES};
 use crate::http2::priority::Priority;
 use crate::http2::settings;
 use crate::http2::stream::{Owner, Reset};
+use crate::http2::tree::Dependency;
 
 /// A way to say that no more streams are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,13 +64,26 @@ impl Connection {
         }
     }
 
-    /// RFC 9113 §5.3.2: a priority of RFC 7540 is read and not obeyed.
+    /// RFC 7540 §6.3.
     fn handle_priority(&mut self, head: Head, payload: &[u8], now: Duration) -> Result<(), Fault> {
         self.spend_priority(now)?;
+        self.set_dependency(head.stream, Dependency::read(payload))
+    }
+
+    /// Notes the dependency of a stream, of a client that means it (RFC 9218 §2.1).
+    pub(super) fn set_dependency(&mut self, id: u32, dependency: Dependency) -> Result<(), Fault> {
         // nginx: an error of the connection.
-        if frame::number_31(payload) == head.stream {
+        if dependency.parent == id {
             return Err(Fault::SelfDependency);
         }
+        if self.role == Role::Client || self.peer.has_no_tree {
+            return Ok(());
+        }
+        let streams = &self.streams;
+        let tree = self.tree.get_or_insert_default();
+        tree.depend(id, dependency, |other| streams.get(other).is_some());
+        let place = |stream| tree.place(stream);
+        self.scheduler.replace(Priority::default(), place);
         Ok(())
     }
 

@@ -34,6 +34,7 @@ use super::request::{ExtendedConnect, Rules};
 use super::scheduler::Scheduler;
 use super::settings::{OwnSettings, PeerSettings};
 use super::stream::{Inbound, Outbound, Owner, Reset, Streams};
+use super::tree::Tree;
 use crate::head::Limits;
 
 mod block;
@@ -179,6 +180,8 @@ pub struct Connection {
     has_first_frame: bool,
     has_ack: bool,
     scheduler: Scheduler,
+    /// The dependencies of streams, once the peer has told one.
+    tree: Option<Box<Tree>>,
     /// Streams that wait for room in the connection's window.
     blocked: Vec<u32>,
     /// Priorities of streams that are to come (RFC 9218 §7.1).
@@ -216,6 +219,7 @@ impl Connection {
             has_first_frame: false,
             has_ack: false,
             scheduler: Scheduler::default(),
+            tree: None,
             blocked: Vec::new(),
             early: VecDeque::new(),
             output: Output::default(),
@@ -246,7 +250,6 @@ impl Connection {
                 .then_some(config.max_frame_len),
             has_connect_protocol: self.role == Role::Server
                 && config.rules.extended_connect == ExtendedConnect::Allow,
-            has_no_tree: self.role == Role::Server,
         };
         let out = self.output.block();
         if self.role == Role::Client {
@@ -352,7 +355,11 @@ impl Connection {
             return self.close_by_us(id);
         }
         if stream.is_closed() {
-            return self.streams.remove(id);
+            self.streams.remove(id);
+            if let Some(tree) = &mut self.tree {
+                tree.end(id);
+            }
+            return;
         }
         let code = match (&stream.outbound, self.role) {
             // The end is on its way; it is looked at again when it is written.

@@ -291,9 +291,11 @@ impl Connection {
         let is_last = head.has(END_STREAM);
         // Messages of gRPC are as small as that; what an origin sends is asked for.
         let is_small = self.role == Role::Server && len < SMALL_DATA && !is_last;
-        if is_small && !self.is_message(head.stream, len) && !self.allowances.small_data.spend(now)
-        {
-            return Err(Fault::Flood("small DATA frames"));
+        if is_small && !self.is_message(head.stream, len) {
+            if !self.allowances.small_data.spend(now) {
+                return Err(Fault::Flood("small DATA frames"));
+            }
+            self.note_small(head.stream, len);
         }
         // INVARIANT 2.
         self.receive.take(head.len)?;
@@ -317,6 +319,15 @@ impl Connection {
     /// True if a small frame is of use: as small as that are messages of WebSockets.
     fn is_message(&self, id: u32, len: u32) -> bool {
         len > 0 && self.streams.get(id).is_some_and(|stream| stream.is_tunnel)
+    }
+
+    /// Notes a small frame that was paid for, and that its reader may make good.
+    fn note_small(&mut self, id: u32, len: u32) {
+        if len > 0
+            && let Some(stream) = self.streams.get_mut(id)
+        {
+            stream.small_unread = stream.small_unread.saturating_add(1);
+        }
     }
 
     /// Judges a DATA frame by the state of its stream (RFC 9113 §5.1, §6.1, §8.1.1).
@@ -469,8 +480,19 @@ impl Connection {
     }
 
     /// Notes that bytes of a body were consumed, so that the peer may send as many more.
+    ///
+    /// Small frames whose bytes somebody takes are messages and no flood: what they cost comes
+    /// back when nothing of their stream is left to be taken.
     pub fn consume(&mut self, stream: u32, len: usize) {
         self.free(stream, u32::try_from(len).unwrap_or(u32::MAX));
+        if let Some(stream) = self.streams.get_mut(stream)
+            && stream.small_unread > 0
+            && stream.owner == Owner::Holds
+            && stream.receive.held() == 0
+        {
+            let read = std::mem::take(&mut stream.small_unread);
+            self.allowances.small_data.earn(read);
+        }
     }
 
     /// Gives back what a stream took of both windows. Of one that was released all was given back.

@@ -22,6 +22,7 @@ use crate::http2::hpack::encode::Encoder;
 use crate::http2::limits::{OUTPUT_MOST, WAITING_MOST};
 use crate::http2::priority::Priority;
 use crate::http2::stream::{Inbound, Opening, Outbound, Stream};
+use crate::http2::tree::Place;
 
 /// The end of a message with its head, or later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,7 +280,11 @@ impl Connection {
             && stream.may_send()
         {
             stream.is_scheduled = true;
-            self.scheduler.add(id, stream.priority);
+            let place = match &self.tree {
+                Some(tree) => tree.place(id),
+                None => Place::default(),
+            };
+            self.scheduler.add(id, stream.priority, place);
         }
     }
 

@@ -242,3 +242,59 @@ fn nothing_is_read_while_too_much_waits() {
     played.frames();
     assert!(played.connection.wants_input());
 }
+
+/// Sends five bytes, which is an empty message of gRPC.
+fn send_message(played: &mut Played, stream: u32) {
+    played.send(0, 0, stream, &[0; 5]);
+}
+
+/// gRPC: a stream of small messages that somebody reads may have any number of them at any speed.
+#[test]
+fn small_messages_that_are_read_are_no_flood() {
+    let mut played = Played::server(Config::default());
+    played.ask(1, End::Later);
+    let mut read = 0;
+    for _ in 0..100_000 {
+        send_message(&mut played, 1);
+        for event in played.events() {
+            match event {
+                Event::Data { stream, bytes } => {
+                    read += bytes.len();
+                    played.connection.consume(stream, bytes.len());
+                }
+                Event::Failed(fault) => panic!("{fault} after {read} bytes"),
+                _ => {}
+            }
+        }
+        played.frames();
+    }
+    assert_eq!(read, 500_000);
+}
+
+/// Messages that wait for a reader hold memory, and are bounded; so are frames that say nothing,
+/// though all else of their stream is read.
+#[test]
+fn small_frames_that_nobody_can_read_are_too_many_some_time() {
+    let mut played = Played::server(Config::default());
+    played.ask(1, End::Later);
+    let fault = flood(&mut played, 20_000, |played, _| send_message(played, 1));
+    assert_eq!(fault, Fault::Flood("small DATA frames"));
+    let mut played = Played::server(Config::default());
+    played.ask(1, End::Later);
+    let mut turns = 0..20_000;
+    let fault = turns.find_map(|_| {
+        played.send(0, 0, 1, &[]);
+        send_message(&mut played, 1);
+        let events = played.events();
+        played.frames();
+        events.into_iter().find_map(|event| match event {
+            Event::Data { stream, bytes } => {
+                played.connection.consume(stream, bytes.len());
+                None
+            }
+            Event::Failed(fault) => Some(fault),
+            _ => None,
+        })
+    });
+    assert_eq!(fault, Some(Fault::Flood("small DATA frames")));
+}
