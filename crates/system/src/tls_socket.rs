@@ -359,14 +359,25 @@ impl TlsSocket {
         Ok(count + std::mem::take(&mut state.owed))
     }
 
-    /// True when the peer has ended its bytes and none is left to read; never waits.
-    pub fn is_closed_by_peer(&self) -> bool {
-        let state = &mut *self.state.borrow_mut();
-        if state.session.is_none() {
-            return self.socket.is_closed_by_peer();
+    /// Waits until the peer has gone (true), or has sent what was not read (false). RFC 8446 §6.1:
+    /// one that has said that nothing more comes still reads, as long as its connection is there.
+    pub fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<bool> {
+        if ready!(self.poll_readable(cx)).is_err() {
+            return Poll::Ready(true);
         }
-        self.look(state);
-        state.plain.is_empty() && !matches!(state.end, End::Open)
+        let has_said_last = {
+            let state = self.state.borrow();
+            match state.end {
+                _ if !state.plain.is_empty() => return Poll::Ready(false),
+                End::Failed(_) => return Poll::Ready(true),
+                End::Ended => true,
+                End::Open => false,
+            }
+        };
+        if has_said_last && ready!(self.socket.poll_readable(cx)).is_err() {
+            return Poll::Ready(true);
+        }
+        Poll::Ready(self.socket.is_closed_by_peer())
     }
 
     /// True when there is plaintext that was not read; never waits.

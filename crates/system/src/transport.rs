@@ -5,7 +5,7 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{BorrowedFd, RawFd};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
 
@@ -114,11 +114,15 @@ impl Transport {
         }
     }
 
-    /// True when the peer has closed its side and nothing is left to read; never waits.
-    pub fn is_closed_by_peer(&self) -> bool {
+    /// Waits until the peer has closed its side (true), or has sent what was not read (false).
+    pub fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<bool> {
         match self {
-            Transport::Plain(socket) => socket.is_closed_by_peer(),
-            Transport::Tls(socket) => socket.is_closed_by_peer(),
+            Transport::Plain(socket) => {
+                // A socket that fails is closed.
+                let _ = ready!(socket.poll_readable(cx));
+                Poll::Ready(socket.is_closed_by_peer())
+            }
+            Transport::Tls(socket) => socket.poll_gone(cx),
         }
     }
 

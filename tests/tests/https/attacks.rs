@@ -79,6 +79,54 @@ fn body_whose_end_nobody_has_said_is_not_stored() -> Result<()> {
     origin.join().ok().context("the origin")?
 }
 
+const SLOW: &str = "
+    server {
+        listen 127.0.0.1:%%PORT%% ssl;
+        ssl_certificate cert.pem;
+        ssl_certificate_key key.pem;
+        location / { proxy_pass http://127.0.0.1:%%BACK%%; }
+        location /here { return 200 here; }
+    }";
+
+/// RFC 8446 §6.1: close_notify ends what its sender says, and not what it hears.
+#[test]
+fn client_that_has_said_its_last_is_answered_unless_it_goes() -> Result<()> {
+    let authority = Authority::new("root")?;
+    let [certificate, key] = authority.sign("open.example")?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let front = Proxy::new(Kind::Millpond, SLOW)
+        .value("BACK", &listener.local_addr()?.port().to_string())
+        .file("cert.pem", certificate)
+        .file("key.pem", key)
+        .log_check(LogCheck::Off)
+        .start()?;
+    let config = client_config(&authority, None)?;
+    let connect = || encrypted(&config, front.port(), "open.example");
+    for stays in [true, false] {
+        let mut client = connect()?;
+        client.write_all(b"GET /page HTTP/1.0\r\nHost: open.example\r\n\r\n")?;
+        let (mut origin, _) = listener.accept()?;
+        origin.set_read_timeout(Some(WAIT))?;
+        let mut asked = [0; 1024];
+        assert!(origin.read(&mut asked)? > 0);
+        client.conn.send_close_notify();
+        client.flush()?;
+        // The one worker has seen that before it sees this.
+        ask(&mut connect()?, "GET /here HTTP/1.0\r\n\r\n", "here")?;
+        if stays {
+            origin.write_all(b"HTTP/1.0 200 OK\r\n\r\nwhole")?;
+            drop(origin);
+            let mut answer = String::new();
+            client.read_to_string(&mut answer)?;
+            assert!(answer.ends_with("whole"), "{answer}");
+        } else {
+            drop(client);
+            assert_eq!(origin.read(&mut asked)?, 0);
+        }
+    }
+    Ok(())
+}
+
 const TWO: &str = "
     ssl_certificate cert.pem;
     ssl_certificate_key key.pem;
