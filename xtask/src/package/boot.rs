@@ -2,7 +2,8 @@
 //! with systemd.
 //!
 //! ```text
-//! mmdebstrap ──► root ──systemd-nspawn──► install, reload, upgrade under load, sockets, purge
+//! mmdebstrap ──► root ──systemd-nspawn──► install, reload, upgrade under load, sockets, purge,
+//!                                        install from a repository
 //! ```
 //!
 //! It takes a minute or two and the network the first time, and is not part of `cargo xtask test`:
@@ -10,7 +11,9 @@
 //! network but its own loopback, and its root is kept below `target/package/boot`.
 
 use super::check::said;
-use super::{Build, Compression, binary, has, ignore_missing, pack, stage, target, tools};
+use super::repository::publish;
+use super::repository_check::Made;
+use super::{Build, Compression, build, has, ignore_missing, pack, stage, target, tools};
 use crate::packages;
 use crate::tally::Tally;
 use anyhow::{Context, Result, ensure};
@@ -41,18 +44,21 @@ pub(super) fn run() -> Result<Tally> {
     }
     tools::install()?;
     let folder = target().join("boot");
-    let staged = stage::make(&binary(Build::Quick)?, &folder)?;
+    let staged = stage::make(&build::dynamic(Build::Quick)?, &folder)?;
     let out = folder.join("out");
     pack(&staged, &out, Compression::Fast)?;
     let root = folder.join("root");
     bootstrap(&root)?;
-    let name = format!("millpond_{}-1_", staged.version);
+    let name = format!("millpond_{}-1_", staged.program.version);
     let is_deb = |path: &PathBuf| path.to_string_lossy().contains(&name);
     let mut all = fs::read_dir(&out)?.filter_map(|entry| Some(entry.ok()?.path()));
     fs::copy(
         all.find(is_deb).context("no package")?,
         root.join("root/a.deb"),
     )?;
+    let repository = root.join("root/repository");
+    fs::remove_dir_all(&repository).or_else(ignore_missing)?;
+    publish(&out, &repository, &Made::new("boot")?.signer)?;
     let machine = Machine::boot(&root)?;
     let mut tally = Tally::default();
     for (name, step) in STEPS {
@@ -67,12 +73,13 @@ pub(super) fn run() -> Result<Tally> {
 
 type Step = fn(&Machine) -> Result<()>;
 
-const STEPS: [(&str, Step); 5] = [
+const STEPS: [(&str, Step); 6] = [
     ("install", install),
     ("reload", reload),
     ("upgrade", upgrade),
     ("sockets", sockets),
     ("purge", purge),
+    ("repository", repository),
 ];
 
 /// Makes the root of the machine, once.
@@ -194,6 +201,23 @@ fn install(machine: &Machine) -> Result<()> {
     machine.run("millpond sensor health && millpond sensor process")?;
     machine.run("logrotate -f /etc/logrotate.d/millpond")?;
     Ok(())
+}
+
+/// apt takes the package from a repository that the operator named, and it serves; the packages of
+/// the system stay out of it, since the machine has no network.
+fn repository(machine: &Machine) -> Result<()> {
+    let line = "deb [signed-by=/usr/share/keyrings/millpond.asc] file:///root/repository/apt \
+                stable main";
+    let only = "-o Dir::Etc::sourceparts=/dev/null -o Dir::Etc::sourcelist=/root/millpond.list";
+    machine.run(&format!(
+        "cp /root/repository/millpond.asc /usr/share/keyrings/; echo '{line}' > /root/millpond.list; \
+         chmod -R a+rX /root; apt-get {only} update -q; \
+         apt-get {only} install -q -y --no-install-recommends millpond"
+    ))?;
+    let known = machine.run(&format!("apt-cache {only} policy millpond"))?;
+    ensure!(known.contains("file:/root/repository/apt"), "{known}");
+    ensure!(machine.run(STATUS)?.contains("X-Cache"), "nobody serves");
+    purge(machine)
 }
 
 /// A configuration with a mistake is refused, and one without is taken.

@@ -7,12 +7,17 @@
 //! Nothing is installed on the machine: dpkg works on a folder, and the scripts of the package know
 //! that by DPKG_ROOT.
 
+use super::build::Built;
 use super::stage::{self, Stage};
-use super::{Compression, SUMS, has, ignore_missing, pack, target, tools};
+use super::{
+    Compression, SUMS, has, ignore_missing, pack, repository_check, symbols, target, tools,
+};
 use crate::tally::Tally;
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use millpond_testkit::{Client, Kind, Proxy};
+use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,30 +40,45 @@ pub(crate) fn run() -> Result<Tally> {
     }
     let first = folder.join("first");
     let second = folder.join("second");
+    let built = Built {
+        path: workspace::binary(),
+        triple: workspace::host()?,
+    };
     for out in [&first, &second] {
-        let staged = stage::make(&workspace::binary(), &folder)?;
+        let staged = stage::make(&built, &folder)?;
         pack(&staged, out, Compression::Fast)?;
     }
     tally += named("the same twice", || same(&first, &second))?;
-    let deb = package(&first, "deb")?;
+    let deb = package(&first, "millpond_", ".deb")?;
+    let symbols = package(&first, "millpond-dbg_", ".deb")?;
     tally += named("unpacked", || unpacked(&deb, &folder.join("unpacked")))?;
+    tally += named("symbols", || {
+        symbols_fit(&deb, &symbols, &folder.join("unpacked"))
+    })?;
+    tally += named("list of crates", || {
+        let tree = folder.join("unpacked");
+        crates_are_listed(&first, &tree.join("usr/bin/millpond"))
+    })?;
     tally += named("installed and removed", || {
         installed(&deb, &folder.join("root"))
     })?;
-    tally += named("lintian", || lintian(&deb))?;
-    tally += named("rpm", || rpm(&package(&first, "rpm")?))?;
+    tally += named("repository", || {
+        repository_check::run(&first, &folder.join("clients"))
+    })?;
+    tally += named("lintian", || lintian(&[deb, symbols]))?;
+    tally += named("rpm", || rpm(&package(&first, "millpond-0", ".rpm")?))?;
     Ok(tally)
 }
 
 /// The outcome of a check that was made, or was not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Checked {
+pub(super) enum Checked {
     Yes,
     /// A program that it needs is missing.
     No(&'static str),
 }
 
-fn named(name: &str, check: impl FnOnce() -> Result<Checked>) -> Result<Tally> {
+pub(super) fn named(name: &str, check: impl FnOnce() -> Result<Checked>) -> Result<Tally> {
     Ok(match check() {
         Ok(Checked::Yes) => Tally::PASS,
         Ok(Checked::No(program)) => {
@@ -86,7 +106,7 @@ pub(super) fn said(command: &mut Command) -> Result<String> {
     Ok(text)
 }
 
-fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         found.push(entry?.path());
@@ -175,16 +195,25 @@ fn serves(program: &Path, conf: &Path, tree: &Path) -> Result<Checked> {
     Ok(Checked::Yes)
 }
 
-fn package(out: &Path, ending: &str) -> Result<PathBuf> {
-    let mut all = files(out)?.into_iter();
-    all.find(|path| path.extension().is_some_and(|it| it == ending))
-        .with_context(|| format!("no .{ending} in {}", out.display()))
+/// The package of a name's start and an ending.
+pub(super) fn package(out: &Path, start: &str, ending: &str) -> Result<PathBuf> {
+    let is_it = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(start) && name.ends_with(ending)
+    };
+    files(out)?
+        .into_iter()
+        .find(is_it)
+        .with_context(|| format!("no {start}*{ending} in {}", out.display()))
 }
 
 /// The checksums of two runs are the same, and are those of the files.
 fn same(first: &Path, second: &Path) -> Result<Checked> {
     let sums = fs::read_to_string(first.join(SUMS))?;
-    ensure!(sums.lines().count() == 3, "not three packages: {sums}");
+    ensure!(
+        sums.lines().count() == 6,
+        "not five packages and the list: {sums}"
+    );
     let again = fs::read_to_string(second.join(SUMS))?;
     ensure!(sums == again, "other bytes:\n{sums}{again}");
     said(
@@ -216,6 +245,99 @@ fn unpacked(deb: &Path, tree: &Path) -> Result<Checked> {
         &tree.join("etc/millpond"),
         tree,
     )
+}
+
+/// The program has no lines of the source, and finds them in the package with symbols.
+fn symbols_fit(deb: &Path, symbols: &Path, tree: &Path) -> Result<Checked> {
+    fs::remove_dir_all(tree).or_else(ignore_missing)?;
+    for package in [deb, symbols] {
+        said(Command::new("dpkg-deb").arg("-x").arg(package).arg(tree))?;
+    }
+    let program = tree.join("usr/bin/millpond");
+    let sections = said(Command::new("readelf").args(["-S", "-W"]).arg(&program))?;
+    ensure!(
+        !sections.contains(".debug_line"),
+        "the program is not stripped"
+    );
+    let id = symbols::build_id(&program)?;
+    let (first, rest) = id.split_at(2);
+    let name = format!("{rest}.debug");
+    let file = tree.join("usr/lib/debug/.build-id").join(first).join(&name);
+    ensure!(
+        symbols::build_id(&file)? == id,
+        "symbols of another program"
+    );
+    let names = said(Command::new("nm").arg(&file))?;
+    let address = names
+        .lines()
+        .find(|line| line.contains("8millpond4main17h"))
+        .and_then(|line| line.split(' ').next());
+    // Beside the program the file is found by its name, and taken if its checksum is right.
+    fs::copy(&file, program.with_file_name(&name))?;
+    let mut ask = Command::new("addr2line");
+    ask.arg("-e").arg(&program);
+    let line = said(ask.arg(address.context("no main among the symbols")?))?;
+    ensure!(
+        line.contains("main.rs:"),
+        "the program finds no lines: {line}"
+    );
+    Ok(Checked::Yes)
+}
+
+/// The file beside the packages and the list in the program name the same crates, each with its
+/// version, and each but ours with its checksum.
+fn crates_are_listed(out: &Path, program: &Path) -> Result<Checked> {
+    let text = fs::read(package(out, "millpond-", ".cdx.json")?)?;
+    let document: Value = serde_json::from_slice(&text)?;
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let components = list(&document["components"]);
+    for one in &components {
+        let name = one["name"].as_str().unwrap_or_default();
+        let is_ours = name.starts_with("millpond-");
+        ensure!(
+            one["licenses"][0]["expression"].is_string(),
+            "{name} has no license"
+        );
+        ensure!(
+            is_ours != one["hashes"].is_array(),
+            "the checksum of {name}"
+        );
+    }
+    let known: BTreeSet<String> = components
+        .iter()
+        .chain([&document["metadata"]["component"]])
+        .map(|one| one["bom-ref"].to_string())
+        .collect();
+    ensure!(known.len() == components.len() + 1, "a name stands twice");
+    for name in ["tokio", "openssl", "millpond-proxy"] {
+        ensure!(
+            components.iter().any(|one| one["name"] == name),
+            "no {name}"
+        );
+    }
+    for one in list(&document["dependencies"]) {
+        let named = list(&one["dependsOn"])
+            .into_iter()
+            .chain([one["ref"].clone()]);
+        for name in named {
+            ensure!(known.contains(&name.to_string()), "nobody is {name}");
+        }
+    }
+    let reader = tools::command("rust-audit-info").arg(program).output()?;
+    ensure!(
+        reader.status.success(),
+        "{}",
+        String::from_utf8_lossy(&reader.stderr)
+    );
+    let said: Value = serde_json::from_slice(&reader.stdout)?;
+    let listed = list(&said["packages"]);
+    let purl = |one: &Value| {
+        let part = |name: &str| one[name].as_str().unwrap_or_default().to_string();
+        format!("\"pkg:cargo/{}@{}\"", part("name"), part("version"))
+    };
+    let listed: BTreeSet<String> = listed.iter().map(purl).collect();
+    ensure!(listed == known, "the program lists other crates");
+    Ok(Checked::Yes)
 }
 
 /// A package is installed over itself with a changed configuration, removed and purged.
@@ -267,7 +389,7 @@ fn installed(deb: &Path, root: &Path) -> Result<Checked> {
     Ok(Checked::Yes)
 }
 
-fn lintian(deb: &Path) -> Result<Checked> {
+fn lintian(debs: &[PathBuf]) -> Result<Checked> {
     if !has("lintian") {
         return Ok(Checked::No("lintian"));
     }
@@ -279,7 +401,7 @@ fn lintian(deb: &Path) -> Result<Checked> {
         "--tag-display-limit",
         "0",
     ]);
-    said(command.arg(deb))?;
+    said(command.args(debs))?;
     Ok(Checked::Yes)
 }
 

@@ -13,6 +13,9 @@ const ABOUT: &str = "Millpond stands in front of a web site or of origins of a C
      missing, a range waits only for its own bytes, the size is a hard limit, and a crash leaves \
      the cache warm.";
 
+const SYMBOLS: &str = "Names and lines of the source for perf, gdb and the traces of a panic, which \
+     find them by the build id of the program.";
+
 /// Writes the manifest, and the changelog that Debian wants, whose last line has a date (RFC 5322).
 pub(super) fn write(stage: &Stage, date: &str) -> Result<()> {
     let folder = &stage.folder;
@@ -27,6 +30,24 @@ pub(super) fn write(stage: &Stage, date: &str) -> Result<()> {
     write_file(&folder.join("license"), &format!("{APACHE}{mit}"))?;
     let text = [package(&stage.version), deb(), rpm(stage)?].concat();
     write_file(&folder.join("Cargo.toml"), &text)
+}
+
+/// Writes the manifest of the packages with symbols: one file, and where it goes.
+pub(super) fn write_symbols(stage: &Stage, file: &str, place: &str) -> Result<()> {
+    write_file(&stage.folder.join("src/lib.rs"), "//! No code.\n")?;
+    let version = &stage.version;
+    let text = format!(
+        "{}\n[package.metadata.deb]\nname = \"millpond-dbg\"\nmaintainer = \"{MAINTAINER}\"\n\
+         section = \"debug\"\npriority = \"optional\"\ndepends = \"millpond (= {version}-1)\"\n\
+         license-file = [\"license\", \"0\"]\nchangelog = \"debian.changelog\"\n\
+         extended-description = \"\"\"{SYMBOLS}\"\"\"\n\
+         assets = [[\"{file}\", \"{place}\", \"644\"]]\n\n\
+         [package.metadata.generate-rpm]\nname = \"millpond-debuginfo\"\n\
+         assets = [{{ source = \"{file}\", dest = \"/{place}\", mode = \"644\" }}]\n\n\
+         [package.metadata.generate-rpm.requires]\nmillpond = \"= {version}\"\n",
+        package(version).replace(SUMMARY, "Debug symbols of the caching proxy Millpond")
+    );
+    write_file(&stage.folder.join("Cargo.toml"), &text)
 }
 
 /// The words on the license of which every Debian system has the text.

@@ -1,9 +1,10 @@
 //! `cargo xtask package`: Debian and RPM packages, a tarball, and their checksums.
 //!
 //! ```text
-//! binary ──strip──────────────────┐
+//! binary ──► program, symbols ────┐
 //! --help ──► pages, completions ──┼──► stage ──► cargo-deb, cargo-generate-rpm, tar ──► checksums
-//! packaging/, conf/, docs/ ───────┘
+//! packaging/, conf/, docs/ ───────┤
+//! cargo metadata ──► inventory ───┘
 //! ```
 //!
 //! What is packed stands once, in `files.rs`; the manifests of the packagers are written from that.
@@ -12,21 +13,27 @@
 //! The packagers are programs that `cargo install` builds into `target/tools` at a pinned version,
 //! when somebody packs, and not for tests. `check.rs` is what `cargo xtask test` does of all this.
 //!
-//! Does not sign anything, and makes no repository.
+//! `--repository` makes repositories of them, with signed indexes (`repository.rs`).
 
 mod boot;
+mod build;
 mod check;
 mod commands;
 mod completions;
 mod files;
+mod image;
+mod inventory;
 mod manifest;
 mod manual;
+mod repository;
+mod repository_check;
 mod roff;
 mod stage;
+mod symbols;
 mod tools;
 
 use crate::tally::Tally;
-use crate::{checks, packages, workspace};
+use crate::{packages, workspace};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,14 +41,8 @@ use std::process::Command;
 
 pub(crate) use check::run as check;
 
-/// Build of the program that is packed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Build {
-    /// With optimisation, for users.
-    Release,
-    /// The quick one, for tests of the packages.
-    Quick,
-}
+use build::Build;
+use repository::Signer;
 
 /// Effort that goes into small packages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,30 +56,87 @@ fn target() -> PathBuf {
     workspace::root().join("target/package")
 }
 
-/// Builds the packages; with `--debug`, of the quick build. With `--check` it checks them, as
-/// `cargo xtask test` does.
-pub(crate) fn run(args: &[String]) -> Result<Tally> {
-    let build = match args {
-        [] => Build::Release,
-        [arg] if arg == "--debug" => Build::Quick,
-        [arg] if arg == "--check" => {
-            binary(Build::Quick)?;
-            return check();
+/// The packages that are wanted.
+struct Order {
+    build: Build,
+    /// True if a tarball without wishes for libraries is wanted, too.
+    has_static: bool,
+    /// True if a container image is wanted, and nothing else.
+    is_image: bool,
+    repository: Option<PathBuf>,
+    /// The key that signs the repository.
+    key: Option<String>,
+}
+
+impl Order {
+    fn read(args: &[String]) -> Result<Order> {
+        let mut order = Order {
+            build: Build::Release,
+            has_static: false,
+            is_image: false,
+            repository: None,
+            key: None,
+        };
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().with_context(|| format!("{arg} wants a value"));
+            match arg.as_str() {
+                "--debug" => order.build = Build::Quick,
+                "--static" => order.has_static = true,
+                "--image" => order.is_image = true,
+                "--repository" => order.repository = Some(PathBuf::from(value()?)),
+                "--key" => order.key = Some(value()?.clone()),
+                _ => bail!("`package` does not know {arg}; `cargo xtask` lists what it takes"),
+            }
         }
-        [arg] if arg == "--boot" => return boot::run(),
-        _ => bail!(
-            "`package` takes `--debug`, `--check` or `--boot`, not {}",
-            args.join(" ")
-        ),
-    };
+        ensure!(
+            order.repository.is_some() == order.key.is_some(),
+            "--repository DIR and --key KEY go together: indexes are signed"
+        );
+        Ok(order)
+    }
+}
+
+/// Builds the packages; with `--check` it checks them, as `cargo xtask test` does.
+pub(crate) fn run(args: &[String]) -> Result<Tally> {
+    if let [arg] = args {
+        match arg.as_str() {
+            "--check" => {
+                build::dynamic(Build::Quick)?;
+                return check();
+            }
+            "--boot" => return boot::run(),
+            "--container" => return image::check(),
+            _ => {}
+        }
+    }
+    let order = Order::read(args)?;
+    let has_static = order.has_static || order.is_image;
+    if let Some(program) = build::missing_for_static().filter(|_| has_static) {
+        bail!("a program with everything inside needs {program}");
+    }
+    if order.is_image {
+        image::make(order.build)?;
+        return Ok(Tally::PASS);
+    }
     let out = target().join("out");
-    let compression = match build {
+    let compression = match order.build {
         Build::Release => Compression::Full,
         Build::Quick => Compression::Fast,
     };
     tools::install()?;
-    let staged = stage::make(&binary(build)?, &target())?;
+    let staged = stage::make(&build::dynamic(order.build)?, &target())?;
     pack(&staged, &out, compression)?;
+    if order.has_static {
+        let built = build::with_all_inside(order.build)?;
+        let staged = stage::make(&built, &target().join("static"))?;
+        tarball(&staged.program, "-static", &out)?;
+        sums(&out)?;
+    }
+    if let Some((folder, key)) = order.repository.zip(order.key) {
+        repository::publish(&out, &folder, &Signer { key, home: None })?;
+        println!("{}", folder.display());
+    }
     println!("{}", out.display());
     for line in fs::read_to_string(out.join(SUMS))?.lines() {
         println!("  {line}");
@@ -86,43 +144,27 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
     Ok(Tally::PASS)
 }
 
-/// Builds the program, and gives its path.
-fn binary(build: Build) -> Result<PathBuf> {
-    let mut command = checks::build_quick_binary();
-    let folder = match build {
-        Build::Release => {
-            command.arg("--release").env("RUSTFLAGS", release_flags());
-            "release"
-        }
-        Build::Quick => "debug",
-    };
-    ensure!(command.status()?.success(), "the binary does not build");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
-    let path = workspace::root().join(target).join(folder);
-    Ok(path.join("millpond"))
-}
-
-/// Flags that keep the places of this machine out of the binary.
-fn release_flags() -> String {
-    let home = std::env::var("HOME").unwrap_or_default();
-    let cargo = std::env::var("CARGO_HOME").unwrap_or(format!("{home}/.cargo"));
-    let root = workspace::root();
-    format!(
-        "--remap-path-prefix={}=/millpond --remap-path-prefix={cargo}=/cargo",
-        root.display()
-    )
-}
-
 /// Name of the file with checksums.
 const SUMS: &str = "SHA256SUMS";
 
 /// Makes all packages of what was staged in an empty folder.
-fn pack(staged: &stage::Stage, out: &Path, compression: Compression) -> Result<()> {
+fn pack(staged: &stage::Staged, out: &Path, compression: Compression) -> Result<()> {
     fs::remove_dir_all(out).or_else(ignore_missing)?;
     fs::create_dir_all(out)?;
-    deb(staged, out, compression)?;
-    rpm(staged, out, compression)?;
-    tarball(staged, out)?;
+    for stage in [&staged.program, &staged.symbols] {
+        deb(stage, out, compression)?;
+    }
+    rpm(&staged.program, "builtin", out, compression)?;
+    rpm(&staged.symbols, "disabled", out, compression)?;
+    tarball(&staged.program, "", out)?;
+    let bom = format!("millpond-{}.cdx.json", staged.program.version);
+    fs::write(out.join(bom), &staged.bom)?;
+    sums(out)
+}
+
+/// Writes the checksums of everything in a folder.
+fn sums(out: &Path) -> Result<()> {
+    fs::remove_file(out.join(SUMS)).or_else(ignore_missing)?;
     let mut names = Vec::new();
     for entry in fs::read_dir(out)? {
         names.push(entry?.file_name());
@@ -150,21 +192,23 @@ fn deb(staged: &stage::Stage, out: &Path, compression: Compression) -> Result<()
     finish(staged.packer(command), "cargo-deb")
 }
 
-fn rpm(staged: &stage::Stage, out: &Path, compression: Compression) -> Result<()> {
+/// Makes an RPM; `requires` is how the packager finds the libraries that are wanted.
+fn rpm(staged: &stage::Stage, requires: &str, out: &Path, compression: Compression) -> Result<()> {
     let mut command = tools::command("cargo-generate-rpm");
     command
         .arg("--output")
         .arg(out)
-        .args(["--auto-req", "builtin"]);
+        .args(["--auto-req", requires]);
     if compression == Compression::Fast {
         command.args(["--payload-compress", "gzip"]);
     }
     finish(staged.packer(command), "cargo-generate-rpm")
 }
 
-fn tarball(staged: &stage::Stage, out: &Path) -> Result<()> {
+/// Makes a tarball, whose name has a word at its end.
+fn tarball(staged: &stage::Stage, word: &str, out: &Path) -> Result<()> {
     let machine = std::env::consts::ARCH;
-    let name = format!("millpond-{}-linux-{machine}", staged.version);
+    let name = format!("millpond-{}-linux-{machine}{word}", staged.version);
     let tree = staged.folder.join(&name);
     fs::remove_dir_all(&tree).or_else(ignore_missing)?;
     files::copy(&staged.folder, &tree)?;

@@ -1,11 +1,14 @@
 //! The stage: a folder with everything that is packed, under names of its own.
 //!
 //! Files of the repository are copied, man pages and completions are written, the binary is
-//! stripped, and the manifest for the packagers is put beside them.
+//! divided into program and symbols (`symbols.rs`), and the manifest for the packagers is put
+//! beside them.
 
-use super::{commands, completions, files, ignore_missing, manifest, manual};
+use super::build::Built;
+use super::check::said;
+use super::{commands, completions, files, ignore_missing, inventory, manifest, manual, symbols};
 use crate::workspace;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,17 +61,39 @@ const FOLDERS: &[(&str, &str)] = &[
     ("contrib/prometheus", "doc/prometheus"),
 ];
 
-/// Stages a binary and all else in a folder of its own below `target`.
-pub(super) fn make(binary: &Path, target: &Path) -> Result<Stage> {
-    let staged = make_texts(binary, target)?;
-    let stripped = staged.folder.join("millpond");
-    let status = Command::new("strip")
-        .args(["--strip-unneeded", "-o"])
-        .arg(&stripped)
-        .arg(binary)
-        .status();
-    ensure!(status.context("strip")?.success(), "strip failed");
-    Ok(staged)
+/// Everything that is packed of one build.
+#[derive(Clone, Debug)]
+pub(super) struct Staged {
+    /// The program and all else.
+    pub(super) program: Stage,
+    pub(super) symbols: Stage,
+    /// The list of its crates, in the form of CycloneDX.
+    pub(super) bom: String,
+}
+
+/// Stages a program that was built, and all else, in a folder of its own below `target`.
+pub(super) fn make(built: &Built, target: &Path) -> Result<Staged> {
+    let program = make_texts(&built.path, target)?;
+    let inventory = inventory::Inventory::of(&built.triple)?;
+    let symbols = symbols::split(&built.path, &program)?;
+    add_section(&program.folder, &inventory.section()?)?;
+    let bom = inventory.cyclonedx(&date(program.epoch, "+%Y-%m-%dT%H:%M:%SZ")?)?;
+    Ok(Staged {
+        program,
+        symbols,
+        bom,
+    })
+}
+
+/// Puts the list of crates into the program of a stage.
+fn add_section(folder: &Path, bytes: &[u8]) -> Result<()> {
+    let list = folder.join("dep-v0");
+    fs::write(&list, bytes)?;
+    let mut add = Command::new("objcopy");
+    add.arg(format!("--add-section=.dep-v0={}", list.display()));
+    add.arg("--set-section-flags=.dep-v0=noload,readonly");
+    said(add.arg(folder.join("millpond")))?;
+    Ok(())
 }
 
 /// Stages all but the binary, which is asked for its help.

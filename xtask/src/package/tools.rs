@@ -8,7 +8,12 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Names and versions.
-const TOOLS: [(&str, &str); 2] = [("cargo-deb", "3.8.0"), ("cargo-generate-rpm", "0.21.1")];
+const TOOLS: [(&str, &str); 3] = [
+    ("cargo-deb", "3.8.0"),
+    ("cargo-generate-rpm", "0.21.1"),
+    // Reads the list of crates in a program, for the checks.
+    ("rust-audit-info", "0.5.4"),
+];
 
 fn folder() -> PathBuf {
     workspace::root().join("target/tools")
