@@ -11,8 +11,8 @@
 
 use crate::tally::Tally;
 use crate::{
-    documents, foreign, fuzz, go_programs, hit_cost, package, packages, rust_tests, seeds, tidy,
-    workspace,
+    client_libraries, documents, foreign, fuzz, go_programs, hit_cost, package, packages,
+    rust_tests, seeds, tidy, workspace,
 };
 use anyhow::{Context, Result, bail};
 use std::process::{Command, Stdio};
@@ -31,6 +31,7 @@ pub(crate) fn run_all(args: &[String]) -> Result<Tally> {
     };
     packages::ensure(may_install)?;
     go_programs::ensure(may_install);
+    client_libraries::ensure(may_install);
     let mut sum = Tally::default();
     sum += check("fmt", workspace::cargo(&["fmt", "--all", "--check"]))?;
     sum += check("clippy", clippy())?;

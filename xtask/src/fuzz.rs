@@ -108,7 +108,7 @@ fn build(names: &[String]) -> Result<()> {
     // With a target named, the flags do not reach build scripts and macros, which have no
     // libFuzzer to count for.
     command
-        .args(["--target", &host()?, "--target-dir"])
+        .args(["--target", &workspace::host()?, "--target-dir"])
         .arg(home());
     for name in names {
         command.args(["--bin", name]);
@@ -125,23 +125,12 @@ fn home() -> PathBuf {
     workspace::root().join("target/fuzz")
 }
 
-/// The triple of this machine.
-fn host() -> Result<String> {
-    let output = Command::new("rustc")
-        .arg("-vV")
-        .output()
-        .context("rustc does not run")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.context("rustc names no host")?.to_owned())
-}
-
 fn fuzz(name: &str, plan: &Plan) -> Result<Tally> {
     let found = home().join("found").join(name);
     let broken = home().join("broken");
     std::fs::create_dir_all(&found)?;
     std::fs::create_dir_all(&broken)?;
-    let binary = home().join(host()?).join("fuzz").join(name);
+    let binary = home().join(workspace::host()?).join("fuzz").join(name);
     let corpus = workspace::root().join("fuzz/corpus").join(name);
     let mut command = Command::new(binary);
     command.arg(found);

@@ -13,6 +13,7 @@
 mod arrows;
 mod bench;
 mod checks;
+mod client_libraries;
 mod documents;
 mod foreign;
 mod fuzz;
@@ -66,12 +67,17 @@ const USAGE: &str = "usage: cargo xtask TASK
   seeds [PLAN...] [--brief]
                          the experiments of articles on caching, on nginx and the release binary
                          (or MILLPOND_BIN); all of them together write docs/seeds.md
-  package [--debug | --check | --boot]
+  package [--debug] [--static] [--repository DIR --key KEY]
                          a release build as .deb, .rpm and tarball with their checksums, in
-                         target/package/out; --debug packs the quick build, --check checks
-                         packages of it as `test` does, --boot installs and upgrades one in
-                         a container that boots with systemd (root, systemd-nspawn,
-                         mmdebstrap)
+                         target/package/out; --debug packs the quick build, --static adds a
+                         tarball that needs no C library, --repository adds all to
+                         repositories for apt and dnf in DIR, signed by a key of gpg
+  package --image [--debug]
+                         a container image with that program and nothing else, by podman
+  package --check | --boot | --container
+                         --check checks packages as `test` does; --boot installs and upgrades
+                         one in a container that boots with systemd (root, systemd-nspawn,
+                         mmdebstrap), --container checks the image (root, podman, musl-gcc)
 ";
 
 fn main() -> ExitCode {

@@ -7,8 +7,8 @@
 //!
 //! Does not start the services of what it installs, and does nothing where there is no `dpkg`.
 
-use crate::go_programs;
 use crate::tally::Tally;
+use crate::{client_libraries, go_programs};
 use anyhow::{Result, bail, ensure};
 use std::io::{IsTerminal, Write};
 use std::process::{Command, Stdio};
@@ -18,14 +18,22 @@ const PACKAGES: &[(&str, &str)] = &[
     ("gcc", "building C parts of dependencies"),
     ("make", "building OpenSSL"),
     ("g++", "building libFuzzer, for the fuzz targets"),
-    ("curl", "checks by hand and in examples"),
+    ("curl", "tests of clients; checks by hand and in examples"),
     ("sqlite3", "the test of exported databases"),
+    ("gnutls-bin", "tests of clients"),
+    ("libcurl3-gnutls", "tests of clients"),
+    ("nghttp2-client", "tests of clients"),
     ("nginx-extras", "differential tests"),
     ("chromium", "the dashboard's tests"),
     ("ffmpeg", "the foreign suite"),
     ("memcached", "the foreign suite"),
+    ("apt-utils", "checks of the repositories of packages"),
+    ("createrepo-c", "checks of the repositories of packages"),
+    ("dnf", "checks of the repositories of packages"),
+    ("gpg", "checks of the repositories of packages"),
     ("lintian", "checks of the package"),
     ("mandoc", "checks of man pages"),
+    ("musl-tools", "packages that need no C library"),
     ("perl", "building OpenSSL; the foreign suite"),
     ("libio-socket-ssl-perl", "the foreign suite"),
     ("libnet-ssleay-perl", "the foreign suite"),
@@ -85,15 +93,16 @@ pub(crate) fn setup(args: &[String]) -> Result<Tally> {
     let missing = missing();
     if missing.is_empty() {
         println!("packages: nothing is missing");
-        go_programs::ensure(MayInstall::Unasked);
+        ensure_tools();
         return Ok(Tally::PASS);
     }
     let names = missing.join(" ");
     println!("\nThis will run, as root:\n\n  apt-get update");
     println!("  apt-get install --no-install-recommends {names}\n");
     println!(
-        "and, where there is Go, {} into target/tools.",
-        go_programs::names()
+        "and, where there is Go, {}, and {}, into target/tools.",
+        go_programs::names(),
+        client_libraries::NAMES
     );
     println!("No service of them is started. `apt-get remove {names}` takes them away again.");
     ensure!(
@@ -105,8 +114,14 @@ pub(crate) fn setup(args: &[String]) -> Result<Tally> {
         return Ok(Tally::SKIP);
     }
     install(&missing)?;
-    go_programs::ensure(MayInstall::Unasked);
+    ensure_tools();
     Ok(Tally::PASS)
+}
+
+/// Installs what is no package.
+fn ensure_tools() {
+    go_programs::ensure(MayInstall::Unasked);
+    client_libraries::ensure(MayInstall::Unasked);
 }
 
 /// The packages that are missing, which are named with what needs them.

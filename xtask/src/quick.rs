@@ -126,6 +126,7 @@ const AREAS: &[Area] = &[
             "location",
             "map",
             "proxy_pass_trailers",
+            "real_clients",
             "request_body_file",
             "rewrite",
             "tunnel",
@@ -167,6 +168,7 @@ const AREAS: &[Area] = &[
         tests: &[
             "balance",
             "buffering",
+            "grpc",
             "hostile_origin",
             "behind_clients",
             "http2_origin",

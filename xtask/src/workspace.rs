@@ -1,10 +1,12 @@
-//! Places of the workspace: its root, its target directory and its binary.
+//! Places of the workspace: its root, its target directory and its binary; and the machine's
+//! triple.
 //!
 //! The root is found from this crate's own manifest, so tasks run from any directory. The target
 //! directory follows `CARGO_TARGET_DIR`.
 //!
 //! Does not read cargo's configuration files: a `build.target-dir` set there is not seen.
 
+use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -42,4 +44,15 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root()).args(args);
     command
+}
+
+/// The triple of this machine.
+pub(crate) fn host() -> Result<String> {
+    let output = Command::new("rustc")
+        .arg("-vV")
+        .output()
+        .context("rustc does not run")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("rustc names no host")?.to_owned())
 }
