@@ -37,6 +37,23 @@ fn lines_that_mean_nothing_are_refused() -> Result<()> {
     let size = |name: &str| format!("\"{name}\" directive invalid value");
     for (lines, message) in [
         ("limit_rate string;", size("limit_rate")),
+        (
+            "more_set_headers -s 4xx 'X-A: b';",
+            "invalid digit in status code: \"4xx\"".into(),
+        ),
+        (
+            "more_clear_headers -a X-A;",
+            "invalid option name: \"-a\"".into(),
+        ),
+        ("more_clear_headers -t;", "option takes an argument".into()),
+        (
+            "more_set_headers -t text/html;",
+            "invalid number of arguments in \"more_set_headers\" directive".into(),
+        ),
+        (
+            "more_set_headers 'Content-Length: 5';",
+            "\"Content-Length\" is the server's own, and cannot be set".into(),
+        ),
         ("limit_rate 1g;", size("limit_rate")),
         ("limit_rate_after 1y;", size("limit_rate_after")),
         ("proxy_limit_rate string;", size("proxy_limit_rate")),

@@ -319,6 +319,18 @@ fn run_with_head(req: &mut Request, response: &mut Response, first: usize) {
     std::mem::swap(&mut req.sent.fields, &mut response.fields);
 }
 
+/// The value that `work` makes while variables find the answer's head.
+pub(super) fn with_head<T>(
+    req: &mut Request,
+    response: &mut Response,
+    work: impl FnOnce(&mut Request) -> T,
+) -> T {
+    lend(req, response);
+    let value = work(req);
+    std::mem::swap(&mut req.sent.fields, &mut response.fields);
+    value
+}
+
 /// Puts the head where variables find it (`$sent_http_*`), for values that speak of the answer
 /// itself.
 fn lend(req: &mut Request, response: &mut Response) {

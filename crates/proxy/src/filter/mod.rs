@@ -2,8 +2,8 @@
 //! meets them.
 //!
 //! ```text
-//! not_modified ─► headers ─► userid ─► gunzip ─► addition ─► sub ─► charset ─► ssi ─► gzip
-//!                                                                               range ◄──┘
+//! not_modified ─► edit_headers ─► headers ─► userid ─► gunzip ─► addition ─► sub ─► charset ─┐
+//!                                                                    range ◄── gzip ◄── ssi ◄┘
 //! ```
 //!
 //! A filter looks at the head, changes it in place and notes in [`BodyChanges`] what is to become
@@ -23,6 +23,7 @@
 
 pub(crate) mod addition;
 pub mod charset;
+pub mod edit_headers;
 pub(crate) mod fragment;
 pub(crate) mod gunzip;
 pub mod gzip;
@@ -104,6 +105,7 @@ pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
         response.fields.remove(Known::ContentType);
     }
     not_modified::run(req, response)?;
+    edit_headers::run(req, response);
     headers::run(req, response);
     userid::run(req, response);
     // An upstream may order a character set where none is configured.

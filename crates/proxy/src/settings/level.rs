@@ -32,6 +32,7 @@ use crate::scope::block::Draft;
 use crate::scope::build::Builder;
 use crate::scope::slots::Slots;
 use crate::stats::status_zone::StatusZone;
+use crate::upstream::pass::PassTarget;
 
 /// Raw settings of one block.
 #[derive(Default)]
@@ -119,6 +120,14 @@ impl Closing<'_> {
         let levels = self.levels.iter();
         let raws: Vec<&F::Raw> = levels.filter_map(|level| level.own.get()).collect();
         F::resolve(&raws, &mut self.builder.cx)
+    }
+
+    /// The upstreams that the block passes requests to.
+    pub fn pass_target(&self) -> Option<Arc<PassTarget>> {
+        match self.draft.get() {
+            Some(ContentHandler::Pass(target)) => Some(Arc::clone(target)),
+            _ => None,
+        }
     }
 
     /// The place of a directive among the lines of the block itself.

@@ -28,6 +28,7 @@ use crate::downstream::http2::policy::FramePolicy;
 use crate::downstream::send::SendPolicy;
 use crate::filter::addition::AdditionPolicy;
 use crate::filter::charset::CharsetPolicy;
+use crate::filter::edit_headers::EditPolicy;
 use crate::filter::gunzip::GunzipPolicy;
 use crate::filter::gzip::GzipPolicy;
 use crate::filter::headers::HeadersPolicy;
@@ -146,6 +147,8 @@ pub struct LocationSettings {
     pub autoindex: AutoIndexPolicy,
     /// The form of redirects.
     pub redirect: RedirectPolicy,
+    /// Fields of answers that are replaced and removed.
+    pub edit_headers: EditPolicy,
     /// Fields that are added to answers.
     pub headers: HeadersPolicy,
     /// Cookies that tell clients apart.

@@ -46,11 +46,6 @@ pub(crate) const MODULES: &[Module] = &[
         "\"proxy_set_header\" sets and removes fields of requests",
     ),
     row(
-        "headers-more-nginx-module",
-        "more_*",
-        "\"add_header\" adds fields to answers, \"proxy_hide_header\" removes those of origins",
-    ),
-    row(
         "ngx_cache_purge",
         "cache_purge_* *_cache_purge_*",
         "\"proxy_cache_purge\" takes the forms of that module and says of each purge what it did",
@@ -321,7 +316,7 @@ mod tests {
             ("brotli", "ngx_brotli"),
             ("brotli_comp_level", "ngx_brotli"),
             ("zstd_types", "zstd-nginx-module"),
-            ("more_set_headers", "headers-more-nginx-module"),
+            ("more_set_input_headers", "headers-more-nginx-module"),
             ("more_clear_input_headers", "headers-more-nginx-module"),
             ("cache_purge_response_type", "ngx_cache_purge"),
             ("content_by_lua_block", "lua-nginx-module (OpenResty)"),

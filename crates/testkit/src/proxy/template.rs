@@ -86,12 +86,22 @@ impl Template {
                 self.text
             )
         };
-        text = text.replace("%%GLOBALS%%", self.globals());
+        text = text.replace("%%GLOBALS%%", &(self.modules().to_owned() + self.globals()));
         text = text.replace("%%HTTP%%", &(self.more.to_owned() + &http(&self.text)));
         for (name, value) in &self.values {
             text = text.replace(&format!("%%{name}%%"), value);
         }
         text.replace("%%DIR%%", &dir.display().to_string())
+    }
+
+    /// The modules that nginx has in files of their own.
+    fn modules(&self) -> &'static str {
+        match self.kind {
+            Kind::Nginx if self.text.contains("more_") => {
+                "load_module /usr/lib/nginx/modules/ngx_http_headers_more_filter_module.so;\n"
+            }
+            _ => "",
+        }
     }
 
     fn globals(&self) -> &'static str {

@@ -8,6 +8,7 @@ mod cache_valid;
 mod cache_vary;
 mod coding;
 mod connections;
+mod edit_headers;
 mod errors;
 mod films;
 mod generated;
@@ -40,6 +41,7 @@ pub fn all() -> Vec<Scenario> {
         ranges::scenarios(),
         films::scenarios(),
         headers::scenarios(),
+        edit_headers::scenarios(),
         variables::scenarios(),
         logs::scenarios(),
         limits::scenarios(),
