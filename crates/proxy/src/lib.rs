@@ -11,6 +11,7 @@
 
 pub mod cache;
 pub(crate) mod conditional;
+pub mod counters;
 pub mod descriptors;
 pub mod downstream;
 pub mod failure;

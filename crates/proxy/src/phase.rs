@@ -23,7 +23,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::failure::Failure;
-use crate::handler::{self, error_page, redirect as client_redirect};
+use crate::handler::{self, error_page};
 use crate::request::Request;
 use crate::response::{Response, Source};
 use crate::rewrite::{self, Script};
@@ -229,7 +229,7 @@ fn finish_with(req: &mut Request, mut response: Box<Response>) -> Box<Response> 
     left.retain(|field| adds(field.known) || !response.fields.contains(field.known));
     for mut field in left {
         if field.known == Known::Location {
-            field.value = client_redirect::location(req, field.value);
+            field.value = req.redirect_to(field.value);
         }
         response.fields.push(field);
     }

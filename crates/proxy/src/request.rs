@@ -10,18 +10,18 @@
 //! 3. `values` has a slot for every variable of the configuration, or none while no value was kept.
 //!    A value is borrowed only while it is copied.
 
+pub mod scratch;
 pub(crate) mod state;
 
-use std::cell::{Cell, OnceCell, Ref, RefCell};
+use std::cell::{OnceCell, Ref, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millpond_conf::{Part, Template, VarId};
+use millpond_conf::VarId;
 use millpond_system::address::Address;
 use millpond_system::clock::Instant;
-use millpond_system::log::error::Level;
 use millpond_wire::header::{Fields, Known};
 use millpond_wire::http1::Method;
 use millpond_wire::http1::request::{self as request_head, RequestHead};
@@ -36,72 +36,11 @@ use crate::downstream::wire::Wire;
 use crate::failure::Failure;
 use crate::filter::userid::UserId;
 use crate::handler::limit_conn::Held;
-use crate::log::request_error;
 use crate::provenance::Shares;
-use crate::route::regex::GaveUp;
 use crate::settings::{Conf, Location, Server};
 use crate::subrequest::{Kind, Role};
 use crate::trace::{self, UpstreamTrace};
-use crate::var;
 use crate::worker::{Generation, LocalConf, Worker};
-
-/// Capacity up to which the buffer of evaluations is kept (arbitrary: longer values are rare).
-const SCRATCH_KEPT: usize = 4096;
-
-thread_local! {
-    /// Memory in which values are put together before they are copied out in one piece of the right
-    /// size.
-    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
-/// Returns what `write` writes, in one piece of the right size.
-pub fn put_together(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
-    with_scratch(|scratch| {
-        write(scratch);
-        Bytes::copy_from_slice(scratch)
-    })
-}
-
-/// Short values that were evaluated last: the same few come again and again.
-const RECENT_VALUES: usize = 32;
-/// Bytes of a value that is kept at most.
-const RECENT_LEN: usize = 32;
-
-thread_local! {
-    static RECENT: RefCell<[Bytes; RECENT_VALUES]> =
-        const { RefCell::new([const { Bytes::new() }; RECENT_VALUES]) };
-}
-
-/// The value as bytes of their own, or those of the same value that was made before.
-fn kept_or_copied(value: &[u8]) -> Bytes {
-    let (Some(first), Some(last)) = (value.first(), value.last()) else {
-        return Bytes::new();
-    };
-    if value.len() > RECENT_LEN {
-        return Bytes::copy_from_slice(value);
-    }
-    let sum = value.len() * 7 + usize::from(*first) + usize::from(*last) * 3;
-    RECENT.with_borrow_mut(|recent| {
-        // The remainder is below the number of places.
-        let place = &mut recent[sum % RECENT_VALUES];
-        if place.as_ref() != value {
-            *place = Bytes::copy_from_slice(value);
-        }
-        place.clone()
-    })
-}
-
-/// Lends an empty buffer.
-pub fn with_scratch<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-    // Taken, not borrowed: a value may be made from others.
-    let mut scratch = SCRATCH.take();
-    let value = work(&mut scratch);
-    if scratch.capacity() <= SCRATCH_KEPT {
-        scratch.clear();
-        SCRATCH.with(|it| it.set(scratch));
-    }
-    value
-}
 
 /// Result of the evaluation of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -407,12 +346,6 @@ impl Request {
         &self.generation().worker
     }
 
-    /// Logs that an expression gave up, and remembers it.
-    pub fn note_gave_up(&self, gave_up: &GaveUp) {
-        request_error::write(self, Level::Alert, format_args!("{gave_up}"));
-        self.lookup.expression_gave_up.set(true);
-    }
-
     /// Fails the request, once, if an expression gave up since this was last asked: what it would
     /// have decided is not known. To be asked before anything is made of what was evaluated.
     pub fn heed_expressions(&self) -> Result<(), Failure> {
@@ -540,82 +473,6 @@ impl Request {
     /// True for HEAD: the answer has no body. A background request is a GET to its origin.
     pub fn is_head(&self) -> bool {
         self.method == Method::Head
-    }
-
-    /// Evaluates a template.
-    pub fn eval(&mut self, template: &Template) -> Bytes {
-        if let Some(literal) = template.as_literal() {
-            return Bytes::copy_from_slice(literal);
-        }
-        if let Some(word) = self.eval_word(template) {
-            return word;
-        }
-        with_scratch(|out| {
-            self.eval_into(template, out);
-            kept_or_copied(out)
-        })
-    }
-
-    /// The value of a template that is one variable which is one of a few words.
-    pub fn eval_word(&self, template: &Template) -> Option<Bytes> {
-        let [Part::Variable(id)] = &*template.parts else {
-            return None;
-        };
-        let word = var::word(self, *id)?;
-        Some(Bytes::from_static(word.as_bytes()))
-    }
-
-    /// Appends the template's value to `out`.
-    pub fn eval_into(&mut self, template: &Template, out: &mut Vec<u8>) {
-        for part in template.parts.iter() {
-            match part {
-                Part::Literal(text) => out.extend_from_slice(text),
-                Part::Variable(id) => {
-                    var::write(self, *id, out);
-                }
-                Part::Capture(group) => out.extend_from_slice(self.capture(*group)),
-            }
-        }
-    }
-
-    /// Appends the template's value to `out`, if its variables need no more than the request as it
-    /// is; false, and `out` is to be forgotten, if they do.
-    pub fn eval_plain(&self, template: &Template, out: &mut Vec<u8>) -> bool {
-        template.parts.iter().all(|part| match part {
-            Part::Literal(text) => {
-                out.extend_from_slice(text);
-                true
-            }
-            Part::Variable(id) => var::write_plain(self, *id, out).is_some(),
-            Part::Capture(group) => {
-                out.extend_from_slice(self.capture(*group));
-                true
-            }
-        })
-    }
-
-    /// The template's value, if it is one variable whose value stands in the request as it is.
-    pub fn lend(&self, template: &Template) -> Option<&[u8]> {
-        match &*template.parts {
-            [Part::Variable(id)] => var::lend(self, *id),
-            _ => None,
-        }
-    }
-
-    /// True when the template's value is neither empty nor "0" (nginx: `proxy_no_cache`, `if=`).
-    pub fn is_true(&mut self, template: &Template) -> bool {
-        let value = self.eval(template);
-        !value.is_empty() && value.as_ref() != b"0"
-    }
-
-    /// A variable's value.
-    pub fn variable(&mut self, id: VarId) -> Value {
-        let mut out = Vec::new();
-        if var::write(self, id, &mut out) {
-            Value::Found(Bytes::from(out))
-        } else {
-            Value::NotFound
-        }
     }
 
     /// Sets a variable of the `set` kind, or caches an evaluation.

@@ -24,7 +24,6 @@ pub mod site;
 pub mod site_info;
 pub mod site_names;
 pub mod status_zone;
-pub(crate) mod table;
 pub mod times;
 
 use std::sync::atomic::{AtomicU64, Ordering};

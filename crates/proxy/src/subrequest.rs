@@ -130,6 +130,13 @@ pub struct Role {
     pub time_format: Option<Bytes>,
 }
 
+impl Role {
+    /// True for a subrequest whose answer is a part of the page.
+    pub fn is_shown(&self) -> bool {
+        matches!(self.kind, Kind::Shown | Kind::Replaceable)
+    }
+}
+
 /// The address that a subrequest asks for.
 #[derive(Clone, Debug)]
 pub struct Target {

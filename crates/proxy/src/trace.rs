@@ -15,8 +15,8 @@ use millpond_store::Key;
 use millpond_wire::header::Fields;
 use millpond_wire::spare::Spares;
 
+use crate::counters::Number;
 use crate::protocol::Protocol;
-use crate::stats::table::Number;
 
 /// The reason why an upstream is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,6 @@ use std::rc::Rc;
 use crate::provenance::Provenance;
 use crate::request::Request;
 use crate::response::Response;
-use crate::subrequest::Kind;
 use crate::var::Variable;
 
 /// The variables of this file.
@@ -48,8 +47,7 @@ pub(crate) fn of_page(req: &mut Request, response: &mut Response) {
 
 /// Has the answer of a subrequest entered in what the page is made of, if it is shown there.
 pub(crate) fn of_part(req: &mut Request, response: &mut Response) {
-    let kind = req.role.as_ref().map(|role| role.kind);
-    if !matches!(kind, Some(Kind::Shown | Kind::Replaceable)) {
+    if !req.role.as_ref().is_some_and(|role| role.is_shown()) {
         return;
     }
     if let Some(tally) = &*req.page().tally.borrow() {

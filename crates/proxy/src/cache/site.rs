@@ -14,7 +14,8 @@ use hashbrown::HashMap;
 use millpond_cache::site::clean;
 use millpond_conf::{OffOr, Template};
 
-use crate::request::{Request, with_scratch};
+use crate::request::Request;
+use crate::request::scratch::with_scratch;
 use crate::route::name::ServerName;
 use crate::settings::Conf;
 use crate::stats::site::{Counting, SITES_MAX, SiteId};

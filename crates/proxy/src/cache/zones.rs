@@ -29,6 +29,7 @@ pub use millpond_store::most_segments;
 
 use super::open_zones::{Open, ZoneDisks};
 use super::sweep::Sweepers;
+use crate::counters::Number;
 use crate::failure::Failure;
 use crate::protocol::Protocol;
 use crate::request::Request;
@@ -40,7 +41,6 @@ use crate::settings::declared::Declared;
 use crate::settings::level::Closing;
 use crate::settings::location::LocationSettings;
 use crate::stats::site::Sites;
-use crate::stats::table::Number;
 
 /// Number of times that opening a folder is tried that somebody is about to let go, and the pause
 /// between two tries: together two and a half seconds, as for addresses.

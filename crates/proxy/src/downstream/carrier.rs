@@ -65,9 +65,7 @@ impl Future for Left<'_> {
         let Some(carrier) = self.0 else {
             return Poll::Pending;
         };
-        // A transport that fails says so to the next read as well.
-        let _ = ready!(carrier.transport.poll_readable(cx));
-        if carrier.transport.is_closed_by_peer() {
+        if ready!(carrier.transport.poll_gone(cx)) {
             return Poll::Ready(());
         }
         // There is no second wait: bytes that are there would end it at once.

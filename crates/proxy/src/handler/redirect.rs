@@ -59,26 +59,28 @@ fn is_msie(agent: &[u8]) -> bool {
     has(versioned, b"MSIE ") && !has(agent, b"Opera")
 }
 
-/// The Location field for `target`: a path becomes absolute where the settings want it, anything
-/// else stays.
-pub(crate) fn location(req: &Request, target: Bytes) -> Bytes {
-    let policy = &req.location.settings.redirect;
-    if !policy.absolute || target.first() != Some(&b'/') {
-        return target;
+impl Request {
+    /// The Location field for `target`: a path becomes absolute where the settings want it,
+    /// anything else stays.
+    pub(crate) fn redirect_to(&self, target: Bytes) -> Bytes {
+        let policy = &self.location.settings.redirect;
+        if !policy.absolute || target.first() != Some(&b'/') {
+            return target;
+        }
+        let mut text = Vec::with_capacity(target.len() + 64);
+        let connection = &self.client.connection;
+        text.extend_from_slice(connection.scheme().as_bytes());
+        text.extend_from_slice(b"://");
+        push_host(self, policy, &mut text);
+        let port = connection.local.port();
+        let usual = if connection.is_encrypted() { 443 } else { 80 };
+        if policy.port && port != 0 && port != usual {
+            text.push(b':');
+            text.extend_from_slice(port.to_string().as_bytes());
+        }
+        text.extend_from_slice(&target);
+        Bytes::from(text)
     }
-    let mut text = Vec::with_capacity(target.len() + 64);
-    let connection = &req.client.connection;
-    text.extend_from_slice(connection.scheme().as_bytes());
-    text.extend_from_slice(b"://");
-    push_host(req, policy, &mut text);
-    let port = connection.local.port();
-    let usual = if connection.is_encrypted() { 443 } else { 80 };
-    if policy.port && port != 0 && port != usual {
-        text.push(b':');
-        text.extend_from_slice(port.to_string().as_bytes());
-    }
-    text.extend_from_slice(&target);
-    Bytes::from(text)
 }
 
 fn push_host(req: &Request, policy: &RedirectPolicy, text: &mut Vec<u8>) {

@@ -24,7 +24,6 @@ use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
 use crate::settings::declared::Declared;
-use crate::var;
 
 /// The name of the format that is there without being declared.
 pub const COMBINED: &str = "combined";
@@ -127,7 +126,7 @@ impl LogFormat {
                 Part::Capture(_) => continue,
             };
             let start = out.len();
-            if var::write(req, id, out) {
+            if req.write_variable(id, out) {
                 escape_from(out, start, self.escape);
             } else {
                 out.truncate(start);

@@ -22,7 +22,9 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use millpond_conf::{Span, VarId};
+use millpond_system::log::error::Level;
 
+use crate::log::request_error;
 use crate::request::{Captures, Request, Value};
 use crate::scope::build::Builder;
 use crate::scope::code;
@@ -57,6 +59,14 @@ pub struct GaveUp {
     reason: String,
     subject: String,
     expression: String,
+}
+
+impl Request {
+    /// Logs that an expression gave up, and remembers it.
+    pub fn note_gave_up(&self, gave_up: &GaveUp) {
+        request_error::write(self, Level::Alert, format_args!("{gave_up}"));
+        self.lookup.expression_gave_up.set(true);
+    }
 }
 
 /// A compiled expression.

@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::place::Place;
-use super::table::{Number, Table};
 use super::{Count, Label, STATUSES};
+use crate::counters::{Number, Table};
 
 /// The counters of all zones.
 #[derive(Debug, Default)]

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use millpond_conf::{Contexts, Statement};
 
 use super::responses::{ResponseCells, ResponseCount};
-use super::table::{NAMES_MAX, Number, Table};
+use crate::counters::{NAMES_MAX, Number, Table};
 use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;

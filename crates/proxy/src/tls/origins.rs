@@ -17,7 +17,6 @@ use super::files::{Files, Mistake, report};
 use super::named::NamedCertificates;
 use super::objects;
 use super::settings::{FileName, OriginSslPolicy};
-use crate::handler::ContentHandler;
 use crate::protocol::Protocol;
 use crate::settings::level::Closing;
 
@@ -38,7 +37,7 @@ pub struct Origins(HashMap<String, Option<Arc<Origin>>>);
 
 /// Makes the context of a location that passes requests on.
 pub fn close(level: &mut Closing<'_>) {
-    let Some(ContentHandler::Pass(target)) = level.draft.get() else {
+    let Some(target) = level.pass_target() else {
         return;
     };
     if !target.may_encrypt() {

@@ -25,7 +25,7 @@ use super::store::StoreTarget;
 use super::{buffer, cookie, redirect, store};
 use crate::downstream::wire::Wire;
 use crate::failure::Failure;
-use crate::handler::{error_page, redirect as client_redirect};
+use crate::handler::error_page;
 use crate::protocol::Protocol;
 use crate::provenance::{Provenance, Whence};
 use crate::request::Request;
@@ -264,7 +264,7 @@ fn keep_field(
         Known::Location if is_http => {
             // nginx: only a location that was rewritten becomes absolute.
             if let Some(value) = redirect::rewrite(req, target, &field.value) {
-                field.value = client_redirect::location(req, value);
+                field.value = req.redirect_to(value);
             }
         }
         Known::Refresh if is_http => {

@@ -14,12 +14,12 @@ use millpond_wire::header::Fields;
 use super::group::Group;
 use super::peer::Peer;
 use crate::cache::site;
+use crate::counters::Number;
 use crate::log::upstream::LoggedExchange;
 use crate::request::Request;
 use crate::stats::Label;
 use crate::stats::peer::PeerExchange;
 use crate::stats::site_names::Claim;
-use crate::stats::table::Number;
 use crate::trace::{Attempt, UpstreamTrace, Why};
 use crate::worker::Worker;
 

@@ -34,7 +34,8 @@ use super::pass_settings::PassSettings;
 use super::request::{OutBody, OutFraming, Prepared, is_kept_back};
 use crate::failure::Failure;
 use crate::protocol::Protocol;
-use crate::request::{Request, put_together};
+use crate::request::Request;
+use crate::request::scratch::put_together;
 use crate::settings::location::LocationSettings;
 use crate::upstream::by_rfc;
 

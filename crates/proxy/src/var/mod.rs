@@ -11,6 +11,7 @@
 
 pub mod absent;
 pub mod connection;
+mod evaluate;
 pub(crate) mod number;
 pub mod request;
 pub mod response;

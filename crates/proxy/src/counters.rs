@@ -4,8 +4,8 @@
 //! other core writes; readers sum them.
 //!
 //! Invariants:
-//! 1. There are at most [`NAMES_MAX`] names; what belongs to further ones is counted under
-//!    [`EXCESS`], which is number 0.
+//! 1. There are at most `NAMES_MAX` names; what belongs to further ones is counted under
+//!    `EXCESS`, which is number 0.
 //! 2. A number means the same name for ever.
 //! 3. A row takes memory only once its worker counts something.
 
