@@ -119,7 +119,7 @@ fn idle(proxy: &Proxy) -> Result<TcpStream> {
 }
 
 /// Resident memory of a server's processes, bytes.
-fn resident(proxy: &Proxy) -> Result<u64> {
+pub(super) fn resident(proxy: &Proxy) -> Result<u64> {
     let pid = proxy.pid().context("the server is not running")?;
     let mut sum = 0;
     for pid in cpu::family(pid)? {

@@ -14,7 +14,12 @@ use crate::workspace;
 /// Drives a path of the server at a port; returns how many requests were answered with 200.
 pub(crate) fn run(port: u16, path: &str, connections: u32, time: Duration) -> Result<u64> {
     let url = format!("http://127.0.0.1:{port}{path}");
-    drive(&[&url], connections, time)
+    run_url(&url, connections, time)
+}
+
+/// Drives a URL; returns how many requests were answered with 200.
+pub(crate) fn run_url(url: &str, connections: u32, time: Duration) -> Result<u64> {
+    drive(&[url], connections, time)
 }
 
 /// Sends what a script of wrk makes, and returns how many requests were answered with 200.

@@ -6,6 +6,7 @@
 //! | `misses` | misses of small bodies, against nginx's |
 //! | `waiters` | who asks for what is being fetched, with nginx beside |
 //! | `idle` | memory of idle connections, with nginx beside |
+//! | `tls` | encrypted requests, handshakes and idle connections, against nginx's |
 //! | `all` | these four and bodies that are stored, as one table |
 //! | `haproxy` | hot hits against those of HAProxy's cache in memory |
 //! | `sites` | Millpond against itself, counting by site or not |
@@ -14,6 +15,7 @@
 //!
 //! - `conf` – the configuration
 //! - `cpu` – CPU time of processes, and their cores
+//! - `encrypted` – encrypted requests of both protocols, and handshakes
 //! - `haproxy` – HAProxy and its rows
 //! - `line` – a line of the table
 //! - `load` – what drives servers
@@ -22,6 +24,7 @@
 
 pub(crate) mod conf;
 pub(crate) mod cpu;
+mod encrypted;
 mod haproxy;
 mod idle;
 pub(crate) mod line;
@@ -59,6 +62,7 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
     println!("{}", Line::heading(other));
     let sum = match options.name {
         Name::Haproxy => haproxy::run(&options)?,
+        Name::Tls => encrypted::run(&options)?,
         Name::Idle => idle::run(&options)?,
         Name::Misses => misses::run(&options)?,
         Name::Waiters => waiters::run(&options)?,

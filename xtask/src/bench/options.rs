@@ -18,6 +18,8 @@ pub(crate) enum Name {
     Sites,
     /// Memory of idle connections.
     Idle,
+    /// Encrypted requests, handshakes and idle connections.
+    Tls,
     /// Misses that are not stored.
     Misses,
     /// The clients that ask for what is being fetched.
@@ -37,7 +39,7 @@ pub(crate) struct Options {
     /// Seconds of a round.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
-    /// Only rows of hits whose name has this in it.
+    /// Only rows of hits, or of encrypted requests, whose name has this in it.
     #[arg(long)]
     pub(crate) row: Option<String>,
     /// The gauge is not asked for a second opinion.
