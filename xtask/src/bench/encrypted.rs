@@ -328,8 +328,10 @@ fn h2load(url: &str, (connections, streams): (u32, u32), time: Duration) -> Resu
         .output()
         .context("h2load is not installed (Debian package nghttp2-client)")?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let line = text.lines().find(|line| line.starts_with("requests: "));
-    let line = line.with_context(|| format!("no count in the output of h2load:\n{text}"))?;
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("requests: "))
+        .with_context(|| format!("no count in the output of h2load:\n{text}"))?;
     let of = |word: &str| -> Result<u64> {
         let part = line.split([',', ':']).find(|part| part.contains(word));
         let digits = part.and_then(|part| part.trim().split(' ').next());
