@@ -47,7 +47,7 @@ pub(crate) async fn send(
     // INVARIANT 1.
     match &outcome {
         Ok(()) => {}
-        Err(SendError::Client(ClientGone::TimedOut)) => stream.reset(Broken::Slow),
+        Err(SendError::Client(ClientGone::TimedOut)) => stream.reset(Broken::SlowAnswer),
         Err(_) => stream.reset(Broken::Failed),
     }
     outcome

@@ -8,7 +8,8 @@
 //!
 //! | wait | ends after | then |
 //! |---|---|---|
-//! | for the first request, or the rest of a head | `client_header_timeout` | GOAWAY; the stream is reset |
+//! | for the first request | `client_header_timeout` | GOAWAY |
+//! | for the rest of a head | `client_header_timeout` | the stream is reset; the second time, GOAWAY |
 //! | for the next request | `keepalive_timeout` | GOAWAY |
 //! | for the client to read | `send_timeout` | closed |
 //!
@@ -30,7 +31,7 @@ use millpond_system::log::error::Level;
 use millpond_system::quota::Waiting;
 use millpond_system::socket::More;
 use millpond_wire::head::{Refused, RequestHead};
-use millpond_wire::http2::{self, BodyLength, Code, Event, Farewell, Fault, Gone, Role};
+use millpond_wire::http2::{self, BodyLength, Code, Event, Farewell, Fault, GivenUp, Gone, Role};
 
 use super::Http2;
 use super::exchanges::{Begun, Exchanges};
@@ -298,15 +299,7 @@ impl<'a> Session<'a> {
                 let waiting = engine.output().len() as u64;
                 self.endings.push_back((self.written + waiting, stream));
             }
-            Event::Failed(fault) => {
-                self.counters.count(match fault {
-                    Fault::Flood(_) => Happened::GoAwayForFlood,
-                    _ => Happened::GoAwayForFault,
-                });
-                self.log(format_args!("client sent {fault}"));
-                self.is_leaving = true;
-                self.http2.leave();
-            }
+            Event::Failed(fault) => self.heed_failure(fault),
             // What a client tells of its connection is the machine's business. A server gets no
             // answers.
             Event::GoneAway { .. }
@@ -316,6 +309,28 @@ impl<'a> Session<'a> {
             | Event::Interim { .. }
             | Event::Answer { .. } => {}
         }
+    }
+
+    /// The connection is over for what the client sent. A flood is no mistake that clients make:
+    /// it is told louder.
+    fn heed_failure(&mut self, fault: Fault) {
+        match (fault, fault.flood()) {
+            (_, None) => {
+                self.counters.count(Happened::GoAwayForFault);
+                self.log(format_args!("client sent {fault}"));
+            }
+            (Fault::Flood(_), Some(flood)) => {
+                self.counters.count_flood(flood);
+                self.log_at(Level::Warn, format_args!("client sent {fault}"));
+            }
+            (_, Some(flood)) => {
+                self.counters.count_flood(flood);
+                let message = format_args!("client sent {fault}, http2 flood: {flood}");
+                self.log_at(Level::Warn, message);
+            }
+        }
+        self.is_leaving = true;
+        self.http2.leave();
     }
 
     fn heed_request(
@@ -584,6 +599,7 @@ impl<'a> Session<'a> {
     fn expire(&mut self, due: Due) -> Option<Ended> {
         match due {
             Due::Write => {
+                self.counters.count(Happened::SlowReader);
                 self.log(format_args!("client timed out"));
                 return Some(Ended::Gone);
             }
@@ -591,11 +607,8 @@ impl<'a> Session<'a> {
                 self.log(format_args!(
                     "client timed out while reading a request's head"
                 ));
-                self.head_since = None;
-                self.reading = None;
-                self.has_begun = true;
-                self.idle_since = self.idle_since.map(|_| clock::instant());
-                self.http2.call(http2::Connection::give_up_head);
+                self.counters.count(Happened::SlowHead);
+                self.give_up_head();
             }
             Due::Request => self.say_last_word(),
             Due::Farewell => {
@@ -606,9 +619,28 @@ impl<'a> Session<'a> {
         None
     }
 
+    /// The rest of a head does not come. Its stream is reset, so that others may go on behind it;
+    /// where the rest does not come then either, nothing ever will.
+    fn give_up_head(&mut self) {
+        self.head_since = None;
+        self.reading = None;
+        self.has_begun = true;
+        self.idle_since = self.idle_since.map(|_| clock::instant());
+        if self.http2.call(http2::Connection::give_up_head) == GivenUp::Before {
+            self.counters.count(Happened::GoAwayForFault);
+            self.is_leaving = true;
+            self.http2.call(|engine| engine.close(Code::PROTOCOL_ERROR));
+            self.http2.leave();
+        }
+    }
+
     fn log(&self, message: std::fmt::Arguments<'_>) {
+        self.log_at(Level::Info, message);
+    }
+
+    fn log_at(&self, level: Level, message: std::fmt::Arguments<'_>) {
         let message = format_args!("{message} while processing HTTP/2 connection");
-        request_error::connection(&self.http2.connection, Level::Info, message);
+        request_error::connection(&self.http2.connection, level, message);
     }
 
     fn log_gone(&self, why: Gone) {
