@@ -90,8 +90,13 @@ pub(super) struct Session<'a> {
     endings: VecDeque<(u64, u32)>,
     /// Bytes that the transport has taken.
     written: u64,
-    /// True if the last read brought as much as was asked for.
+    /// True if the last read brought as much as was asked for, of bodies.
     reads_much: bool,
+    /// True if the last read brought as much as that of other frames: others have their turn then,
+    /// so that no read of a thousand frames holds them up more than once.
+    is_others_turn: bool,
+    /// True if the last read brought bytes of a body.
+    has_data: bool,
     /// Since when there is no request.
     idle_since: Option<Instant>,
     /// True once the client has begun a request.
@@ -141,6 +146,8 @@ impl<'a> Session<'a> {
             endings: VecDeque::new(),
             written: 0,
             reads_much: false,
+            is_others_turn: false,
+            has_data: false,
             idle_since: Some(since),
             has_begun: false,
             head_since: None,
@@ -173,7 +180,7 @@ impl<'a> Session<'a> {
                 Err(gone) => return Poll::Ready(self.break_off(&gone)),
             }
             rounds += 1;
-            if rounds > ROUNDS {
+            if rounds > ROUNDS || self.is_others_turn {
                 cx.waker().wake_by_ref();
                 break;
             }
@@ -201,8 +208,11 @@ impl<'a> Session<'a> {
     /// Reads, answers and writes once; true if bytes have moved.
     fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, ClientGone> {
         self.exchanges.reap(cx);
+        self.has_data = false;
         let has_read = self.read(cx)?;
         self.heed_events();
+        self.is_others_turn = self.reads_much && !self.has_data;
+        self.reads_much &= self.has_data;
         self.exchanges.begin();
         let has_written = self.write(cx)?;
         self.exchanges.conclude();
@@ -212,6 +222,7 @@ impl<'a> Session<'a> {
     /// One read. INVARIANT 1.
     fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, ClientGone> {
         if !self.http2.engine.borrow().wants_input() {
+            self.reads_much = false;
             return Ok(false);
         }
         match self.poll_recv(cx) {
@@ -274,7 +285,10 @@ impl<'a> Session<'a> {
                 let Refused { why, head } = refused;
                 self.begin(stream, (head, now), (Rest::Ended, Err(Refusal::from(why))));
             }
-            Event::Data { stream, bytes } => self.with_lane(stream, |lane| lane.receive(bytes)),
+            Event::Data { stream, bytes } => {
+                self.has_data = true;
+                self.with_lane(stream, |lane| lane.receive(bytes));
+            }
             Event::End { stream, .. } => self.with_lane(stream, Lane::end_body),
             Event::Malformed { stream, fault } => {
                 self.with_lane(stream, |lane| lane.spoil_body(fault));

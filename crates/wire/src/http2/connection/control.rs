@@ -83,8 +83,8 @@ impl Connection {
         let streams = &self.streams;
         let tree = self.tree.get_or_insert_default();
         tree.depend(id, dependency, |other| streams.get(other).is_some());
-        let place = |stream| tree.place(stream);
-        self.scheduler.replace(Priority::default(), place);
+        // Many dependencies that come together cost one new order.
+        self.has_new_places = true;
         Ok(())
     }
 

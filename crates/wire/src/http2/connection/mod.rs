@@ -186,6 +186,8 @@ pub struct Connection {
     scheduler: Scheduler,
     /// The dependencies of streams, once the peer has told one.
     tree: Option<Box<Tree>>,
+    /// True if dependencies have changed since the scheduler was told the streams' places.
+    has_new_places: bool,
     /// Streams that wait for room in the connection's window.
     blocked: Vec<u32>,
     /// Priorities of streams that are to come (RFC 9218 §7.1).
@@ -224,6 +226,7 @@ impl Connection {
             has_ack: false,
             scheduler: Scheduler::default(),
             tree: None,
+            has_new_places: false,
             blocked: Vec::new(),
             early: VecDeque::new(),
             output: Output::default(),
