@@ -139,9 +139,10 @@ impl Sent {
             all.extend(frame(DATA, flags, 1, body.as_bytes()));
         }
         if !self.trailers.is_empty() {
-            let fields = self.trailers.iter();
-            let block = fields.flat_map(|(name, value)| literal(name.as_bytes(), value.as_bytes()));
-            let block: Vec<u8> = block.collect();
+            let mut block = Vec::new();
+            for (name, value) in &self.trailers {
+                block.extend(literal(name.as_bytes(), value.as_bytes()));
+            }
             all.extend(frame(HEADERS, END_HEADERS | END_STREAM, 1, &block));
         }
         all
@@ -445,7 +446,7 @@ fn trailers_that_are_none() -> Result<()> {
     assert_refused(&all, &[400])
 }
 
-/// What is allowed comes to the origin as it was meant: once, in HTTP/1's words.
+/// A request that is allowed comes to the origin as it was meant: once, in HTTP/1's words.
 #[test]
 fn what_is_allowed_arrives_as_it_was_meant() -> Result<()> {
     let (origin, proxy) = start()?;
@@ -495,10 +496,9 @@ fn what_is_allowed_arrives_as_it_was_meant() -> Result<()> {
             vec![("Content-Length", Some("4")), ("X-Sum", None)],
         ),
     ];
-    for (case, target, fields) in cases {
+    for (mut case, target, fields) in cases {
         // Each is asked for, and not had.
         let (origin_before, what) = (origin.requests().len(), case.what);
-        let mut case = case;
         let number = format!("a{origin_before}");
         for (name, value) in &mut case.head {
             if [&b":authority"[..], b"host"].contains(&&name[..]) {

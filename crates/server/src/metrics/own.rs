@@ -133,9 +133,9 @@ pub(super) const METRICS: &[Metric] = &[
     metric("millpond_http2_floods_total", Counter, &["kind"], (
         "Connections of HTTP/2 that the server has ended because their clients made work for \
          nothing, by what they sent too much of: `resets` (rapid reset), `made_resets` (streams \
-         that had to be reset for what came on them), `refused_streams` (more than may be at once), \
-         `continuations` and `long_heads` (heads without an end, HPACK bombs), `settings`, `pings`, \
-         `priorities`, `small_data`, `empty_data`, `window_updates`, `unknown_frames`, \
+         that had to be reset for what came on them), `refused_streams` (more than may be at \
+         once), `continuations` and `long_heads` (heads without an end, HPACK bombs), `settings`, \
+         `pings`, `priorities`, `small_data`, `empty_data`, `window_updates`, `unknown_frames`, \
          `unread_answers` (acknowledgements that the client did not read), `long_frames`, \
          `overhead` (frames of any kind without payload).",
         |facts, out| for flood in Flood::ALL {

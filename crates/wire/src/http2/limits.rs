@@ -108,10 +108,10 @@ impl Allowance {
 pub(crate) struct Allowances {
     /// A page that is left resets all its streams at once.
     pub(crate) resets: Allowance,
-    /// Every way in which the peer makes us reset a stream (CVE-2025-8671): a body of another length,
-    /// a head or trailers that are malformed, a frame behind the end, a window that overflows or
-    /// grows by nothing, a stream too many. Resets behind a whole answer (RFC 9113 §8.1), and those
-    /// of clients that are too slow, cost the peer an exchange or a timeout each.
+    /// Every way in which the peer makes us reset a stream (CVE-2025-8671): a body of another
+    /// length, a head or trailers that are malformed, a frame behind the end, a window that
+    /// overflows or grows by nothing, a stream too many. Resets behind a whole answer (RFC 9113
+    /// §8.1), and those of clients that are too slow, cost the peer an exchange or a timeout each.
     pub(crate) made_resets: Allowance,
     /// gRPC asks for a sign of life with each window of data.
     pub(crate) control: Allowance,

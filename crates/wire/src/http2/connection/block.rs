@@ -45,7 +45,7 @@ pub(super) enum Purpose {
 pub enum GivenUp {
     /// Just now, or there was none.
     Now,
-    /// It was of no use before: its stream had been refused, reset or given up.
+    /// Before: its stream had been refused, reset or given up.
     Before,
 }
 

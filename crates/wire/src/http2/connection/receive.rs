@@ -415,7 +415,7 @@ impl Connection {
         matches!(self.life, Life::Leaving(last) if id > last)
     }
 
-    /// Tells of a body that is none; its stream will be reset.
+    /// Reports a body that is none; its stream will be reset.
     pub(super) fn tell_malformed(
         &mut self,
         stream: u32,

@@ -266,6 +266,24 @@ const WAYS_TO_BE_RESET: &[Way] = &[
     }),
 ];
 
+/// Answers what has come, and gives the fault that the connection has ended for.
+fn answer_all(played: &mut Played) -> Option<Fault> {
+    let mut fault = None;
+    for event in played.events() {
+        match event {
+            Event::Failed(why) => fault = Some(why),
+            Event::Request { stream, .. } | Event::Refused { stream, .. } => {
+                let answer = (400, End::WithHead);
+                played.connection.send_answer(stream, answer, |_| {});
+                played.connection.release(stream);
+            }
+            _ => {}
+        }
+    }
+    played.frames();
+    fault
+}
+
 /// Streams that we reset for what the peer sends are bounded, whatever it is.
 #[test]
 fn streams_that_we_are_made_to_reset_are_too_many_some_time() {
@@ -275,25 +293,10 @@ fn streams_that_we_are_made_to_reset_are_too_many_some_time() {
             ..Config::default()
         });
         // They are answered before the next one comes.
-        let mut fault = None;
-        for turn in 0..2000 {
+        let fault = (0..2000).find_map(|turn| {
             send(&mut played, 2 * turn + 1);
-            for event in played.events() {
-                match event {
-                    Event::Failed(why) => fault = Some((turn, why)),
-                    Event::Request { stream, .. } | Event::Refused { stream, .. } => {
-                        let answer = (400, End::WithHead);
-                        played.connection.send_answer(stream, answer, |_| {});
-                        played.connection.release(stream);
-                    }
-                    _ => {}
-                }
-            }
-            played.frames();
-            if fault.is_some() {
-                break;
-            }
-        }
+            answer_all(&mut played).map(|fault| (turn, fault))
+        });
         let made = Fault::Flood(Flood::MadeResets);
         assert_eq!(fault, Some((256, made)), "{way}");
     }
