@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use h2::client::{self, SendRequest};
 use h2::{Reason, RecvStream};
@@ -465,9 +465,6 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes.extend_from_slice(payload);
     bytes
 }
-
-/// A GET of `/few`, in HPACK without a table: `:method`, `:scheme`, `:path`, `:authority`.
-const GET_FEW: &[u8] = b"\x82\x86\x04\x04/few\x01\x01a";
 
 /// A connection of which the preface was sent.
 async fn begin(proxy: &Proxy) -> Result<TcpStream> {
