@@ -36,6 +36,9 @@ const END_HEADERS: u8 = 4;
 
 type Pair = (&'static str, &'static str);
 
+/// A field as the origin is to get it, once or not at all.
+type Wanted = (&'static str, Option<&'static str>);
+
 /// A request: its head, its body, and the fields behind that.
 #[derive(Clone, Debug)]
 struct Sent {
@@ -453,7 +456,7 @@ fn what_is_allowed_arrives_as_it_was_meant() -> Result<()> {
     let path = |path: &'static str| with_pseudo("a path", ":path", Some(path));
     let mut host = sent("a Host and no authority", &GET[..3]);
     host.head.push((b"host".to_vec(), b"a".to_vec()));
-    let cases: Vec<(Sent, &str, Vec<(&str, Option<&str>)>)> = vec![
+    let cases: Vec<(Sent, &str, Vec<Wanted>)> = vec![
         (
             with(
                 "crumbs of a cookie (RFC 9113 section 8.2.3)",

@@ -56,6 +56,9 @@ const BODY_READ: usize = 64 * 1024;
 /// Rounds of reading and writing before other connections have their turn (arbitrary).
 const ROUNDS: usize = 16;
 
+/// Pieces of bodies that are many for one read (arbitrary: of 1 KiB each).
+const PIECES: usize = 64;
+
 /// The way in which a connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
@@ -92,11 +95,11 @@ pub(super) struct Session<'a> {
     written: u64,
     /// True if the last read brought as much as was asked for, of bodies.
     reads_much: bool,
-    /// True if the last read brought as much as that of other frames: others have their turn then,
-    /// so that no read of a thousand frames holds them up more than once.
+    /// True if the last read brought as much of small frames: others have their turn then, so that
+    /// no read of a thousand frames holds them up more than once, and who reads bodies can do so.
     is_others_turn: bool,
-    /// True if the last read brought bytes of a body.
-    has_data: bool,
+    /// Pieces of bodies that the last read brought.
+    pieces: usize,
     /// Since when there is no request.
     idle_since: Option<Instant>,
     /// True once the client has begun a request.
@@ -147,7 +150,7 @@ impl<'a> Session<'a> {
             written: 0,
             reads_much: false,
             is_others_turn: false,
-            has_data: false,
+            pieces: 0,
             idle_since: Some(since),
             has_begun: false,
             head_since: None,
@@ -208,11 +211,11 @@ impl<'a> Session<'a> {
     /// Reads, answers and writes once; true if bytes have moved.
     fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, ClientGone> {
         self.exchanges.reap(cx);
-        self.has_data = false;
+        self.pieces = 0;
         let has_read = self.read(cx)?;
         self.heed_events();
-        self.is_others_turn = self.reads_much && !self.has_data;
-        self.reads_much &= self.has_data;
+        self.is_others_turn = self.reads_much && !(1..PIECES).contains(&self.pieces);
+        self.reads_much &= self.pieces > 0;
         self.exchanges.begin();
         let has_written = self.write(cx)?;
         self.exchanges.conclude();
@@ -286,7 +289,7 @@ impl<'a> Session<'a> {
                 self.begin(stream, (head, now), (Rest::Ended, Err(Refusal::from(why))));
             }
             Event::Data { stream, bytes } => {
-                self.has_data = true;
+                self.pieces += 1;
                 self.with_lane(stream, |lane| lane.receive(bytes));
             }
             Event::End { stream, .. } => self.with_lane(stream, Lane::end_body),
