@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use h2::client::{self, SendRequest};
 use h2::{Reason, RecvStream};
@@ -466,9 +466,6 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A GET of `/few`, in HPACK without a table: `:method`, `:scheme`, `:path`, `:authority`.
-const GET_FEW: &[u8] = b"\x82\x86\x04\x04/few\x01\x01a";
-
 /// A connection of which the preface was sent.
 async fn begin(proxy: &Proxy) -> Result<TcpStream> {
     let address = SocketAddr::from(([127, 0, 0, 1], proxy.port()));
@@ -478,185 +475,6 @@ async fn begin(proxy: &Proxy) -> Result<TcpStream> {
         .await?;
     socket.write_all(&frame(4, 0, 0, &[])).await?;
     Ok(socket)
-}
-
-/// Frames that each cost the sender little; sent until the server ends the connection.
-async fn flood(proxy: &Proxy, mut next: impl FnMut(u32) -> Vec<u8>) -> Result<u32> {
-    let (mut reader, mut writer) = begin(proxy).await?.into_split();
-    let heard = tokio::spawn(async move {
-        let mut all = Vec::new();
-        // A reset behind what was said is an end, too.
-        let _ = reader.read_to_end(&mut all).await;
-        all
-    });
-    for round in 0..2_000_000 {
-        if heard.is_finished() || writer.write_all(&next(round)).await.is_err() {
-            break;
-        }
-    }
-    let all = heard.await?;
-    let mut rest = &all[..];
-    while let Some((head, behind)) = rest.split_first_chunk::<9>() {
-        let len = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
-        let Some((payload, behind)) = behind.split_at_checked(len) else {
-            break;
-        };
-        if head[3] == 7 {
-            let code = payload.get(4..8).context("a short GOAWAY")?;
-            return Ok(u32::from_be_bytes(code.try_into()?));
-        }
-        rest = behind;
-    }
-    bail!("no GOAWAY in {} bytes", all.len())
-}
-
-/// CVE-2023-44487, CVE-2024-27316, CVE-2019-9511 to 9518 by kind.
-#[test]
-fn floods_end_their_connection_while_others_are_served() -> Result<()> {
-    const CALM: u32 = 11;
-    let origin = Origin::start()?;
-    let metrics = "location /metrics { metrics; } location /denied";
-    let proxy = Proxy::new(Kind::Millpond, &CONF.replace("location /denied", metrics))
-        .origin(&origin)
-        .log_check(LogCheck::Off)
-        .start()?;
-    let rapid_reset = |round: u32| {
-        let stream = 2 * round + 1;
-        let mut both = frame(1, 5, stream, GET_FEW);
-        both.extend(frame(3, 0, stream, &[0, 0, 0, 8]));
-        both
-    };
-    let continuation = |round: u32| match round {
-        0 => frame(1, 0, 1, GET_FEW),
-        _ => frame(9, 0, 1, b"\x00\x01x\x01y"),
-    };
-    run(async {
-        let mut other = connect(&proxy).await?;
-        let mut kinds: Vec<(&str, u32)> = Vec::new();
-        kinds.push(("resets", flood(&proxy, rapid_reset).await?));
-        kinds.push(("continuations", flood(&proxy, continuation).await?));
-        let pings = |_| frame(6, 0, 0, &[7; 8]);
-        kinds.push(("pings", flood(&proxy, pings).await?));
-        let settings = |_| frame(4, 0, 0, &[0, 3, 0, 0, 0, 9]);
-        kinds.push(("settings", flood(&proxy, settings).await?));
-        let priorities = |_| frame(2, 0, 1, &[0, 0, 0, 3, 9]);
-        kinds.push(("priorities", flood(&proxy, priorities).await?));
-        let updates = |_| frame(8, 0, 0, &[0, 0, 0, 1]);
-        kinds.push(("window updates", flood(&proxy, updates).await?));
-        for (kind, code) in kinds {
-            ensure!(code == CALM || code == 1, "{kind}: code {code}");
-        }
-        let answer = other.get("/metrics").await?;
-        let metrics = String::from_utf8_lossy(answer.body());
-        let floods = "millpond_http2_goaways_total{reason=\"flood\"} ";
-        let count = metrics.lines().find_map(|line| line.strip_prefix(floods));
-        ensure!(count.is_some_and(|count| count != "0"), "{metrics}");
-        let resets = "millpond_http2_resets_total{by=\"client\"} ";
-        let count = metrics.lines().find_map(|line| line.strip_prefix(resets));
-        ensure!(count.is_some_and(|count| count != "0"), "{metrics}");
-        Ok(())
-    })?;
-    let log = proxy.error_log();
-    ensure!(log.contains("http2 flood: RST_STREAM frames"), "{log}");
-    Ok(())
-}
-
-/// Fields that HTTP/2 can carry and HTTP/1 must not see (RFC 9113 §8.2, §10.3).
-#[test]
-fn what_would_be_another_request_in_http1_reaches_no_origin() -> Result<()> {
-    let origin = Origin::start()?;
-    origin.route("/", Answer::new(200).body("reached"));
-    let proxy = start(Kind::Millpond, &origin)?;
-    let literal = |name: &[u8], value: &[u8]| {
-        let mut field = vec![0, name.len() as u8];
-        field.extend_from_slice(name);
-        field.push(value.len() as u8);
-        field.extend_from_slice(value);
-        field
-    };
-    let cases: &[(&[u8], &[u8])] = &[
-        (b"x-a", b"1\r\nHost: evil"),
-        (b"x-a", b"1\nHost: evil"),
-        (b"x-a", b"1\0"),
-        (b"x a", b"1"),
-        (b"x-a:", b"1"),
-        (b"X-A", b"1"),
-        (b"transfer-encoding", b"chunked"),
-        (b"connection", b"x-a"),
-        (b"host", b"evil"),
-        (b"content-length", b"5"),
-        (b"content-length", b"+0"),
-        (b"te", b"gzip"),
-        (b":path", b"/other"),
-    ];
-    run(async {
-        for (name, value) in cases {
-            let mut socket = begin(&proxy).await?;
-            let mut block = b"\x82\x86\x84\x01\x01a".to_vec();
-            block.extend(literal(name, value));
-            let mut bytes = frame(1, 5, 1, &block);
-            // The answer to this comes behind all that the request leads to.
-            bytes.extend(frame(6, 0, 0, b"SEE-THIS"));
-            socket.write_all(&bytes).await?;
-            let mut came = Vec::new();
-            while !came.windows(8).any(|window| window == b"SEE-THIS") {
-                if socket.read_buf(&mut came).await? == 0 {
-                    break;
-                }
-            }
-        }
-        Ok(())
-    })?;
-    let asked = origin.requests();
-    ensure!(asked.is_empty(), "{asked:?}");
-    Ok(())
-}
-
-/// Bodies that are not as long as was said, or that two lengths were said for (RFC 9113 §8.1.1).
-#[test]
-fn bodies_of_other_lengths_than_was_said_reach_no_origin() -> Result<()> {
-    let origin = Origin::start()?;
-    origin.route("/", Answer::new(200).body("reached"));
-    let proxy = start(Kind::Millpond, &origin)?;
-    let length = |value: &[u8]| [b"\x00\x0econtent-length\x01", value].concat();
-    let cases = [
-        (length(b"4"), "GET / HTTP/1.1\r\nHost: evil\r\n\r\n"),
-        (length(b"4"), "two"),
-        (length(b"0"), "some"),
-        ([length(b"4"), length(b"4")].concat(), "four"),
-        ([length(b"4"), length(b"0")].concat(), "four"),
-    ];
-    run(async {
-        for (fields, body) in &cases {
-            let mut socket = begin(&proxy).await?;
-            let block = [b"\x83\x86\x84\x01\x01a", &fields[..]].concat();
-            let mut bytes = frame(1, 4, 1, &block);
-            bytes.extend(frame(0, 1, 1, body.as_bytes()));
-            // The answer to this comes behind all that the request leads to.
-            bytes.extend(frame(6, 0, 0, b"SEE-THIS"));
-            socket.write_all(&bytes).await?;
-            let mut came = Vec::new();
-            while !came.windows(8).any(|window| window == b"SEE-THIS") {
-                if socket.read_buf(&mut came).await? == 0 {
-                    break;
-                }
-            }
-        }
-        // The same with the true length comes through.
-        let mut socket = begin(&proxy).await?;
-        let block = [b"\x83\x86\x84\x01\x01a", &length(b"4")[..]].concat();
-        let good = [frame(1, 4, 1, &block), frame(0, 1, 1, b"four")].concat();
-        socket.write_all(&good).await?;
-        let mut came = Vec::new();
-        while !came.windows(7).any(|window| window == b"reached") {
-            let count = socket.read_buf(&mut came).await?;
-            ensure!(count > 0, "no answer");
-        }
-        Ok(())
-    })?;
-    let bodies: Vec<_> = origin.requests().into_iter().map(|it| it.body).collect();
-    ensure!(bodies == [b"four"], "{bodies:?}");
-    Ok(())
 }
 
 /// Tests that take a protocol mean these.

@@ -174,6 +174,8 @@ const AREAS: &[Area] = &[
             "http2_origin",
             "h2spec",
             "http2",
+            "http2_downgrade",
+            "http2_floods",
             "https",
             "keepalive",
             "mirror",

@@ -7,6 +7,9 @@
 //! Invariants:
 //! 1. A body of known length that ends early, or any error of the body, resets the stream, so that
 //!    the client sees the failure.
+//! 2. Nothing is read of what is here, memory or files, before there is room for it: a window that
+//!    never opens costs no memory. An upstream is not held up before the first piece, and the end
+//!    of a body of unknown length needs no room.
 
 use std::rc::Rc;
 
@@ -47,7 +50,7 @@ pub(crate) async fn send(
     // INVARIANT 1.
     match &outcome {
         Ok(()) => {}
-        Err(SendError::Client(ClientGone::TimedOut)) => stream.reset(Broken::Slow),
+        Err(SendError::Client(ClientGone::TimedOut)) => stream.reset(Broken::SlowAnswer),
         Err(_) => stream.reset(Broken::Failed),
     }
     outcome
@@ -68,11 +71,23 @@ async fn send_body(
         BodyKind::Length(length) => length,
         BodyKind::Unknown => u64::MAX,
     };
+    let wait_for_room = async || {
+        let has_room = std::future::poll_fn(|cx| stream.poll_room(cx));
+        match timer.guard_for(limits.timeout, has_room).await {
+            Ok(room) => room.map(|room| room as u64),
+            Err(_) => Err(ClientGone::TimedOut),
+        }
+    };
     let mut body = loaded::read(std::mem::take(answer.body), limits.timeout);
     while missing > 0 {
         if let Some(backlog) = &answer.backlog {
             backlog.set(0);
         }
+        // INVARIANT 2.
+        let mut room = match (kind, &answer.backlog) {
+            (BodyKind::Length(_), None) => wait_for_room().await?,
+            _ => 0,
+        };
         let mut piece = match body.next().await {
             Some(Ok(mut piece)) => piece.split_to(missing),
             Some(Err(error)) => return Err(error.into()),
@@ -85,12 +100,11 @@ async fn send_body(
                 Some(started) => rate_allowance(client, limits, started, sent).await?,
                 None => u64::MAX,
             };
-            let has_room = std::future::poll_fn(|cx| stream.poll_room(cx));
-            let room = match timer.guard_for(limits.timeout, has_room).await {
-                Ok(room) => room?,
-                Err(_) => return Err(ClientGone::TimedOut.into()),
-            };
-            let mut part = piece.split_to(allowance.min(room as u64));
+            if room == 0 {
+                room = wait_for_room().await?;
+            }
+            let mut part = piece.split_to(allowance.min(room));
+            room = 0;
             sent.body += part.len();
             // It is in memory: nothing is read here.
             stream.push(part.take_memory()?);

@@ -74,8 +74,10 @@ pub trait Stream {
 /// The reason for which an exchange is broken off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// The client was too slow.
-    Slow,
+    /// The client sent no more of its body for too long.
+    SlowBody,
+    /// The client let no more of the answer come for too long.
+    SlowAnswer,
     /// The answer failed, or is not wanted.
     Failed,
     /// The other end of a tunnel was torn off (RFC 8441 §5).
@@ -89,7 +91,7 @@ impl dyn Stream {
         match Timer::new().guard_for(timeout, next).await {
             Ok(chunk) => chunk,
             Err(_) => {
-                self.reset(Broken::Slow);
+                self.reset(Broken::SlowBody);
                 Err(ClientGone::TimedOut.into())
             }
         }

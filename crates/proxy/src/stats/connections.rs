@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use millpond_wire::http2::{FLOODS, Flood};
+
 /// Shards; more workers than that share some, which is right but slower.
 const SHARDS: usize = 16;
 
@@ -35,6 +37,8 @@ pub struct ConnectionShard {
     pub displaced: AtomicU64,
     /// Counts of events since the start, by [`Happened`].
     pub happened: [AtomicU64; HAPPENED],
+    /// Connections of HTTP/2 that were ended for a flood since the start, by its kind.
+    pub floods: [AtomicU64; FLOODS],
 }
 
 /// An event of a connection that is counted.
@@ -62,10 +66,18 @@ pub enum Happened {
     GoAwayForFault,
     /// A connection of HTTP/2 that was ended because its client made work for nothing.
     GoAwayForFlood,
+    /// A head of HTTP/2 whose rest did not come in time.
+    SlowHead,
+    /// A stream of HTTP/2 that was reset since no more of its request's body came.
+    SlowBody,
+    /// A stream of HTTP/2 that was reset since its client let no more of the answer come.
+    SlowAnswer,
+    /// A connection of HTTP/2 that was closed since its client read nothing.
+    SlowReader,
 }
 
 /// The count of such events.
-pub const HAPPENED: usize = 11;
+pub const HAPPENED: usize = 15;
 
 /// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,12 +98,22 @@ pub struct ConnectionCount {
     pub displaced: u64,
     /// Counts of events since the start, by [`Happened`].
     pub happened: [u64; HAPPENED],
+    /// Connections of HTTP/2 that were ended for a flood since the start, by its kind.
+    pub floods: [u64; FLOODS],
 }
 
 impl ConnectionShard {
     /// Counts an event.
     pub fn count(&self, event: Happened) {
         if let Some(count) = self.happened.get(event as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a connection that was ended for a flood.
+    pub fn count_flood(&self, flood: Flood) {
+        self.count(Happened::GoAwayForFlood);
+        if let Some(count) = self.floods.get(flood as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -161,13 +183,8 @@ impl ConnectionCount {
             reading: sum(|shard| &shard.reading),
             writing: sum(|shard| &shard.writing),
             displaced: sum(|shard| &shard.displaced),
-            happened: std::array::from_fn(|event| {
-                let of = |shard: &ConnectionShard| {
-                    let count = shard.happened.get(event);
-                    count.map_or(0, |count| count.load(Ordering::Relaxed))
-                };
-                shards.iter().map(of).fold(0, u64::wrapping_add)
-            }),
+            happened: sum_all(shards, |shard| &shard.happened),
+            floods: sum_all(shards, |shard| &shard.floods),
         }
     }
 
@@ -188,10 +205,8 @@ impl ConnectionCount {
             handled: self.handled.saturating_sub(base.handled),
             requests: self.requests.saturating_sub(base.requests),
             displaced: self.displaced.saturating_sub(base.displaced),
-            happened: std::array::from_fn(|event| {
-                let of = |count: &Self| count.happened.get(event).copied().unwrap_or(0);
-                of(self).saturating_sub(of(base))
-            }),
+            happened: all_since(&self.happened, &base.happened),
+            floods: all_since(&self.floods, &base.floods),
             ..*self
         }
     }
@@ -201,10 +216,38 @@ impl ConnectionCount {
         self.happened.get(event as usize).copied().unwrap_or(0)
     }
 
+    /// The count of connections that were ended for a kind of flood since the start.
+    pub fn count_of_flood(&self, flood: Flood) -> u64 {
+        self.floods.get(flood as usize).copied().unwrap_or(0)
+    }
+
     /// Connections that were not handled.
     pub fn dropped(&self) -> u64 {
         self.accepted.saturating_sub(self.handled)
     }
+}
+
+/// Sums counts of several events.
+fn sum_all<const N: usize>(
+    shards: &[ConnectionShard],
+    of: fn(&ConnectionShard) -> &[AtomicU64; N],
+) -> [u64; N] {
+    let mut all = [0_u64; N];
+    for shard in shards {
+        for (sum, count) in all.iter_mut().zip(of(shard)) {
+            *sum = sum.wrapping_add(count.load(Ordering::Relaxed));
+        }
+    }
+    all
+}
+
+/// Counts of several events that came after earlier counts.
+fn all_since<const N: usize>(now: &[u64; N], base: &[u64; N]) -> [u64; N] {
+    let mut all = *now;
+    for (count, before) in all.iter_mut().zip(base) {
+        *count = count.saturating_sub(*before);
+    }
+    all
 }
 
 #[cfg(test)]
@@ -222,7 +265,18 @@ mod tests {
                 shard.reading.fetch_add(1, Ordering::Relaxed);
             }
         }
+        counters.shard(0).count_flood(Flood::Pings);
+        let base = counters.snapshot();
+        counters.shard(3).count_flood(Flood::Pings);
+        counters.shard(3).count(Happened::GoAway);
         let count = counters.snapshot();
+        let events = |count: &ConnectionCount| {
+            let of = |event| count.count_of(event);
+            let floods = count.count_of_flood(Flood::Pings);
+            (floods, of(Happened::GoAwayForFlood), of(Happened::GoAway))
+        };
+        assert_eq!(events(&count), (2, 2, 1));
+        assert_eq!(events(&count.since(&base)), (1, 1, 1));
         assert_eq!((count.accepted, count.dropped()), (2, 0));
         assert_eq!((count.active, count.waiting(), count.current()), (3, 2, 1));
     }

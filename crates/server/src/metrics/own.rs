@@ -12,6 +12,7 @@ use millpond_proxy::stats::site::SiteCount;
 use millpond_proxy::stats::status_zone::ZoneCount;
 use millpond_proxy::stats::times::{AnswerTimes, ExchangeTimes, Histogram, RESULTS};
 use millpond_proxy::trace::Why;
+use millpond_wire::http2::Flood;
 
 use super::facts::{
     DISK_STATES, Facts, PEER_STATES, PeerFacts, SiteFacts, ZoneFacts, disk_state, lost_lines,
@@ -128,6 +129,28 @@ pub(super) const METRICS: &[Metric] = &[
             out.add(&["end"], of(Happened::GoAway));
             out.add(&["fault"], of(Happened::GoAwayForFault));
             out.add(&["flood"], of(Happened::GoAwayForFlood));
+        })),
+    metric("millpond_http2_floods_total", Counter, &["kind"], (
+        "Connections of HTTP/2 that the server has ended because their clients made work for \
+         nothing, by what they sent too much of: `resets` (rapid reset), `made_resets` (streams \
+         that had to be reset for what came on them), `refused_streams` (more than may be at \
+         once), `continuations` and `long_heads` (heads without an end, HPACK bombs), `settings`, \
+         `pings`, `priorities`, `small_data`, `empty_data`, `window_updates`, `unknown_frames`, \
+         `unread_answers` (acknowledgements that the client did not read), `long_frames`, \
+         `overhead` (frames of any kind without payload).",
+        |facts, out| for flood in Flood::ALL {
+            out.add(&[flood.name()], facts.connections.count_of_flood(flood));
+        })),
+    metric("millpond_http2_slow_total", Counter, &["part"], (
+        "Ends of streams and connections of HTTP/2 whose clients were too slow: `head` for \
+         `client_header_timeout`, `body` for `client_body_timeout`, `answer` for a window that did \
+         not open within `send_timeout`, `connection` for one that took no byte for as long.",
+        |facts, out| {
+            let of = |event| facts.connections.count_of(event);
+            out.add(&["head"], of(Happened::SlowHead));
+            out.add(&["body"], of(Happened::SlowBody));
+            out.add(&["answer"], of(Happened::SlowAnswer));
+            out.add(&["connection"], of(Happened::SlowReader));
         })),
     metric("millpond_connections", Gauge, &["state"], (
         "Open connections: `reading` a request's head, `writing` an answer, `waiting` for a \

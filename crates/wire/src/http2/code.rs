@@ -4,6 +4,7 @@
 //!
 //! Whether a fault ends a stream or the connection is said by who finds it.
 
+use super::flood::Flood;
 use super::hpack::decode::BadBlock;
 
 /// The reason that a stream or a connection ends for, as it stands on the wire.
@@ -124,13 +125,27 @@ pub enum Fault {
     TooManyRefused,
     /// Something that costs the peer little, more often than is borne.
     #[error("http2 flood: {0}")]
-    Flood(&'static str),
+    Flood(Flood),
     /// A PRIORITY_UPDATE that cannot be read.
     #[error("invalid PRIORITY_UPDATE frame")]
     PriorityUpdate,
 }
 
 impl Fault {
+    /// The flood that a fault is, if it is one: what makes more work than is borne, whatever else
+    /// is wrong with it.
+    #[must_use]
+    pub fn flood(self) -> Option<Flood> {
+        match self {
+            Fault::Flood(flood) => Some(flood),
+            Fault::LongBlock | Fault::Block(BadBlock::LongText | BadBlock::LongList) => {
+                Some(Flood::LongHeads)
+            }
+            Fault::TooManyRefused => Some(Flood::RefusedStreams),
+            _ => None,
+        }
+    }
+
     /// The code that the peer is told.
     #[must_use]
     pub fn code(self) -> Code {

@@ -11,12 +11,13 @@
 //! | `REFUSED_MOST` | streams that were refused on a connection | the same |
 //! | `OVERHEAD_MOST` | bytes that carried nothing, beyond seven eighths | the same |
 //! | `resets` | streams that the peer resets | by the two above |
-//! | `faults` | streams that we reset for the peer's faults | none |
+//! | `made_resets` | streams that we reset for what the peer sent, or refuse | none |
 //! | `control` | SETTINGS, PING, frames of unknown kinds | by bytes only |
 //! | `priorities` | PRIORITY, PRIORITY_UPDATE | the same |
-//! | `small_data` | DATA of less than `SMALL_DATA` bytes that nobody takes, or that is empty, but for messages of tunnels | by bytes only |
+//! | `small_data` | DATA of less than `SMALL_DATA` bytes that nobody takes, but for messages of tunnels | by bytes only |
+//! | `empty_data` | DATA without a byte but padding, and without an end | by bytes only |
 //! | `CONTINUATIONS_MOST` | CONTINUATION frames of a block | by bytes only |
-//! | `window_updates` | WINDOW_UPDATE | by bytes only |
+//! | `window_updates` | WINDOW_UPDATE, but one for each `UPDATED` bytes of bodies | by bytes only |
 //! | `DEPENDENCIES_KEPT` | streams without a life of which a dependency was told | the same |
 //! | `ACKS_MOST` | acknowledgements that the peer does not read | none |
 //! | `WAITING_MOST` | bytes of bodies that wait in all streams | none |
@@ -32,6 +33,9 @@ pub(crate) const REFUSED_MOST: u32 = 100;
 pub(crate) const OVERHEAD_MOST: u64 = 1 << 20;
 /// DATA of fewer bytes than this is small (arbitrary: a frame's head and as much again).
 pub(crate) const SMALL_DATA: u32 = 16;
+/// Bytes of bodies that pay for a WINDOW_UPDATE (arbitrary: readers of a few KiB at a time tell of
+/// each read twice, and half of them would do).
+pub(crate) const UPDATED: u64 = 256;
 /// CONTINUATION frames of one block (arbitrary: a block of 64 KiB in the smallest frames that
 /// anybody makes on purpose).
 pub(crate) const CONTINUATIONS_MOST: u32 = 64;
@@ -104,12 +108,17 @@ impl Allowance {
 pub(crate) struct Allowances {
     /// A page that is left resets all its streams at once.
     pub(crate) resets: Allowance,
-    pub(crate) faults: Allowance,
+    /// Every way in which the peer makes us reset a stream (CVE-2025-8671): a body of another
+    /// length, a head or trailers that are malformed, a frame behind the end, a window that
+    /// overflows or grows by nothing, a stream too many. Resets behind a whole answer (RFC 9113
+    /// §8.1), and those of clients that are too slow, cost the peer an exchange or a timeout each.
+    pub(crate) made_resets: Allowance,
     /// gRPC asks for a sign of life with each window of data.
     pub(crate) control: Allowance,
     /// As in nginx: so many for each new stream.
     pub(crate) priorities: Allowance,
     pub(crate) small_data: Allowance,
+    pub(crate) empty_data: Allowance,
     pub(crate) window_updates: Allowance,
 }
 
@@ -118,11 +127,12 @@ impl Allowances {
         let streams = max_concurrent_streams.max(REFUSED_MOST);
         Allowances {
             resets: Allowance::new(streams.saturating_mul(2), streams),
-            faults: Allowance::new(streams, 10),
+            made_resets: Allowance::new(streams.saturating_mul(2), 10),
             control: Allowance::new(1000, 100),
             priorities: Allowance::new(streams.saturating_mul(10), 0),
             small_data: Allowance::new(10_000, 1000),
-            window_updates: Allowance::new(100_000, 50_000),
+            empty_data: Allowance::new(1000, 100),
+            window_updates: Allowance::new(20_000, 1000),
         }
     }
 }

@@ -23,6 +23,7 @@
 pub mod code;
 pub mod connection;
 pub mod event;
+pub mod flood;
 pub(crate) mod flow;
 pub mod frame;
 pub mod hpack;
@@ -40,8 +41,9 @@ pub mod tree;
 pub const ALPN: &[u8] = b"h2";
 
 pub use code::{Code, Fault};
-pub use connection::{Config, Connection, End, Farewell, HeadWriter, RequestLine, Role};
+pub use connection::{Config, Connection, End, Farewell, GivenUp, HeadWriter, RequestLine, Role};
 pub use event::{Event, Gone};
+pub use flood::{FLOODS, Flood};
 pub use message::BodyLength;
 pub use output::Output;
 pub use priority::{Manner, Priority};

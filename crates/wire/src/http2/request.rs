@@ -373,7 +373,12 @@ fn is_value_of(class: Class, value: &[u8]) -> bool {
         Class::Method => value
             .iter()
             .all(|byte| byte.is_ascii_uppercase() || matches!(byte, b'_' | b'-')),
-        Class::Path => value.first() == Some(&b'/') && seek::end_of_target(value) == value.len(),
+        // RFC 9113 §8.3.1: path and query. HTTP/1 bears a fragment behind them, as nginx does.
+        Class::Path => {
+            value.first() == Some(&b'/')
+                && seek::end_of_target(value) == value.len()
+                && memchr::memchr(b'#', value).is_none()
+        }
         Class::Scheme => {
             value.first().is_some_and(u8::is_ascii_alphabetic)
                 && value

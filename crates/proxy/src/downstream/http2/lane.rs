@@ -18,6 +18,7 @@ use super::head;
 use crate::downstream::send::{AnswerHead, BodyKind};
 use crate::downstream::wire::{Broken, Stream};
 use crate::failure::{ClientGone, Failure};
+use crate::stats::connections::Happened;
 
 /// Bytes of a body that may be on their way once somebody reads it (arbitrary: what the whole
 /// connection may have).
@@ -245,12 +246,16 @@ impl Stream for Lane {
     fn reset(&self, why: Broken) {
         self.state.borrow_mut().has_ended = true;
         // nginx's codes.
-        let code = match why {
-            Broken::Slow => Code::PROTOCOL_ERROR,
-            Broken::Failed => Code::INTERNAL_ERROR,
+        let (code, event) = match why {
+            Broken::SlowBody => (Code::PROTOCOL_ERROR, Some(Happened::SlowBody)),
+            Broken::SlowAnswer => (Code::PROTOCOL_ERROR, Some(Happened::SlowAnswer)),
+            Broken::Failed => (Code::INTERNAL_ERROR, None),
             // RFC 8441 §5.
-            Broken::Torn => Code::CANCEL,
+            Broken::Torn => (Code::CANCEL, None),
         };
+        if let Some(event) = event {
+            self.http2.counters().count(event);
+        }
         self.http2.call(|engine| engine.reset(self.id, code));
     }
 }

@@ -36,6 +36,7 @@ use super::carrier::{Carrier, linger};
 use super::connection::Connection;
 use super::http1::keep_alive::LingeringClose;
 use crate::route::listen::Listen;
+use crate::stats::connections::ConnectionShard;
 use crate::worker::Member;
 
 /// The part of a connection that its exchanges share.
@@ -84,6 +85,12 @@ impl Http2 {
         }
         drop(lanes);
         self.call(|engine| engine.release(id));
+    }
+
+    /// The counters of its worker.
+    fn counters(&self) -> &ConnectionShard {
+        let worker = &self.connection.generation.worker;
+        worker.shared.connections.shard(worker.index)
     }
 
     /// The client has left: all exchanges are told.

@@ -8,7 +8,8 @@
 //!
 //! | wait | ends after | then |
 //! |---|---|---|
-//! | for the first request, or the rest of a head | `client_header_timeout` | GOAWAY; the stream is reset |
+//! | for the first request | `client_header_timeout` | GOAWAY |
+//! | for the rest of a head | `client_header_timeout` | the stream is reset; the second time, GOAWAY |
 //! | for the next request | `keepalive_timeout` | GOAWAY |
 //! | for the client to read | `send_timeout` | closed |
 //!
@@ -30,7 +31,7 @@ use millpond_system::log::error::Level;
 use millpond_system::quota::Waiting;
 use millpond_system::socket::More;
 use millpond_wire::head::{Refused, RequestHead};
-use millpond_wire::http2::{self, BodyLength, Code, Event, Farewell, Fault, Gone, Role};
+use millpond_wire::http2::{self, BodyLength, Code, Event, Farewell, Fault, GivenUp, Gone, Role};
 
 use super::Http2;
 use super::exchanges::{Begun, Exchanges};
@@ -54,6 +55,9 @@ const WRITE: usize = 64 * 1024;
 const BODY_READ: usize = 64 * 1024;
 /// Rounds of reading and writing before other connections have their turn (arbitrary).
 const ROUNDS: usize = 16;
+
+/// Pieces of bodies that are many for one read (arbitrary: of 1 KiB each).
+const PIECES: usize = 64;
 
 /// The way in which a connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +93,13 @@ pub(super) struct Session<'a> {
     endings: VecDeque<(u64, u32)>,
     /// Bytes that the transport has taken.
     written: u64,
-    /// True if the last read brought as much as was asked for.
+    /// True if the last read brought as much as was asked for, of bodies.
     reads_much: bool,
+    /// True if the last read brought as much of small frames: others have their turn then, so that
+    /// no read of a thousand frames holds them up more than once, and who reads bodies can do so.
+    is_others_turn: bool,
+    /// Pieces of bodies that the last read brought.
+    pieces: usize,
     /// Since when there is no request.
     idle_since: Option<Instant>,
     /// True once the client has begun a request.
@@ -140,6 +149,8 @@ impl<'a> Session<'a> {
             endings: VecDeque::new(),
             written: 0,
             reads_much: false,
+            is_others_turn: false,
+            pieces: 0,
             idle_since: Some(since),
             has_begun: false,
             head_since: None,
@@ -172,7 +183,7 @@ impl<'a> Session<'a> {
                 Err(gone) => return Poll::Ready(self.break_off(&gone)),
             }
             rounds += 1;
-            if rounds > ROUNDS {
+            if rounds > ROUNDS || self.is_others_turn {
                 cx.waker().wake_by_ref();
                 break;
             }
@@ -200,8 +211,11 @@ impl<'a> Session<'a> {
     /// Reads, answers and writes once; true if bytes have moved.
     fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, ClientGone> {
         self.exchanges.reap(cx);
+        self.pieces = 0;
         let has_read = self.read(cx)?;
         self.heed_events();
+        self.is_others_turn = self.reads_much && !(1..PIECES).contains(&self.pieces);
+        self.reads_much &= self.pieces > 0;
         self.exchanges.begin();
         let has_written = self.write(cx)?;
         self.exchanges.conclude();
@@ -211,6 +225,7 @@ impl<'a> Session<'a> {
     /// One read. INVARIANT 1.
     fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, ClientGone> {
         if !self.http2.engine.borrow().wants_input() {
+            self.reads_much = false;
             return Ok(false);
         }
         match self.poll_recv(cx) {
@@ -273,7 +288,10 @@ impl<'a> Session<'a> {
                 let Refused { why, head } = refused;
                 self.begin(stream, (head, now), (Rest::Ended, Err(Refusal::from(why))));
             }
-            Event::Data { stream, bytes } => self.with_lane(stream, |lane| lane.receive(bytes)),
+            Event::Data { stream, bytes } => {
+                self.pieces += 1;
+                self.with_lane(stream, |lane| lane.receive(bytes));
+            }
             Event::End { stream, .. } => self.with_lane(stream, Lane::end_body),
             Event::Malformed { stream, fault } => {
                 self.with_lane(stream, |lane| lane.spoil_body(fault));
@@ -298,15 +316,7 @@ impl<'a> Session<'a> {
                 let waiting = engine.output().len() as u64;
                 self.endings.push_back((self.written + waiting, stream));
             }
-            Event::Failed(fault) => {
-                self.counters.count(match fault {
-                    Fault::Flood(_) => Happened::GoAwayForFlood,
-                    _ => Happened::GoAwayForFault,
-                });
-                self.log(format_args!("client sent {fault}"));
-                self.is_leaving = true;
-                self.http2.leave();
-            }
+            Event::Failed(fault) => self.heed_failure(fault),
             // What a client tells of its connection is the machine's business. A server gets no
             // answers.
             Event::GoneAway { .. }
@@ -316,6 +326,28 @@ impl<'a> Session<'a> {
             | Event::Interim { .. }
             | Event::Answer { .. } => {}
         }
+    }
+
+    /// The connection is over for what the client sent. A flood is no mistake that clients make:
+    /// it is told louder.
+    fn heed_failure(&mut self, fault: Fault) {
+        match (fault, fault.flood()) {
+            (_, None) => {
+                self.counters.count(Happened::GoAwayForFault);
+                self.log(format_args!("client sent {fault}"));
+            }
+            (Fault::Flood(_), Some(flood)) => {
+                self.counters.count_flood(flood);
+                self.log_at(Level::Warn, format_args!("client sent {fault}"));
+            }
+            (_, Some(flood)) => {
+                self.counters.count_flood(flood);
+                let message = format_args!("client sent {fault}, http2 flood: {flood}");
+                self.log_at(Level::Warn, message);
+            }
+        }
+        self.is_leaving = true;
+        self.http2.leave();
     }
 
     fn heed_request(
@@ -584,6 +616,7 @@ impl<'a> Session<'a> {
     fn expire(&mut self, due: Due) -> Option<Ended> {
         match due {
             Due::Write => {
+                self.counters.count(Happened::SlowReader);
                 self.log(format_args!("client timed out"));
                 return Some(Ended::Gone);
             }
@@ -591,11 +624,8 @@ impl<'a> Session<'a> {
                 self.log(format_args!(
                     "client timed out while reading a request's head"
                 ));
-                self.head_since = None;
-                self.reading = None;
-                self.has_begun = true;
-                self.idle_since = self.idle_since.map(|_| clock::instant());
-                self.http2.call(http2::Connection::give_up_head);
+                self.counters.count(Happened::SlowHead);
+                self.give_up_head();
             }
             Due::Request => self.say_last_word(),
             Due::Farewell => {
@@ -606,9 +636,28 @@ impl<'a> Session<'a> {
         None
     }
 
+    /// The rest of a head does not come. Its stream is reset, so that others may go on behind it;
+    /// where the rest does not come then either, nothing ever will.
+    fn give_up_head(&mut self) {
+        self.head_since = None;
+        self.reading = None;
+        self.has_begun = true;
+        self.idle_since = self.idle_since.map(|_| clock::instant());
+        if self.http2.call(http2::Connection::give_up_head) == GivenUp::Before {
+            self.counters.count(Happened::GoAwayForFault);
+            self.is_leaving = true;
+            self.http2.call(|engine| engine.close(Code::PROTOCOL_ERROR));
+            self.http2.leave();
+        }
+    }
+
     fn log(&self, message: std::fmt::Arguments<'_>) {
+        self.log_at(Level::Info, message);
+    }
+
+    fn log_at(&self, level: Level, message: std::fmt::Arguments<'_>) {
         let message = format_args!("{message} while processing HTTP/2 connection");
-        request_error::connection(&self.http2.connection, Level::Info, message);
+        request_error::connection(&self.http2.connection, level, message);
     }
 
     fn log_gone(&self, why: Gone) {

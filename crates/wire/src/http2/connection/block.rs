@@ -13,6 +13,7 @@ use crate::head::{Refused, content_length};
 use crate::header::Known;
 use crate::http2::code::{Code, Fault};
 use crate::http2::event::Event;
+use crate::http2::flood::Flood;
 use crate::http2::flow::{DEFAULT_WINDOW, ReceiveWindow, SendWindow};
 use crate::http2::frame::{END_HEADERS, END_STREAM, Head, PADDED, PRIORITY};
 use crate::http2::hpack::decode::{Bounds, Decoded};
@@ -37,6 +38,15 @@ pub(super) enum Purpose {
     Trailers(u32),
     /// None but that on the table.
     Nothing,
+}
+
+/// The time when a head was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GivenUp {
+    /// Just now, or there was none.
+    Now,
+    /// Before: its stream had been refused, reset or given up.
+    Before,
 }
 
 /// A block whose last frame has not come.
@@ -76,7 +86,7 @@ impl Block {
             open.frames += 1;
             open.is_last_frame = head.has(END_HEADERS);
             if open.frames > CONTINUATIONS_MOST {
-                return Err(Fault::Flood("CONTINUATION frames"));
+                return Err(Fault::Flood(Flood::Continuations));
             }
         }
         Ok(())
@@ -111,13 +121,16 @@ impl Connection {
 
     /// Gives the head up of which the rest does not come: its stream is reset, as by nginx when a
     /// head takes too long.
-    pub fn give_up_head(&mut self) {
-        if let Some(open) = &mut self.block.open
-            && open.purpose != Purpose::Nothing
-        {
-            open.purpose = Purpose::Nothing;
-            let stream = open.stream;
-            self.reset(stream, Code::PROTOCOL_ERROR);
+    pub fn give_up_head(&mut self) -> GivenUp {
+        match &mut self.block.open {
+            Some(open) if open.purpose == Purpose::Nothing => GivenUp::Before,
+            Some(open) => {
+                open.purpose = Purpose::Nothing;
+                let stream = open.stream;
+                self.reset(stream, Code::PROTOCOL_ERROR);
+                GivenUp::Now
+            }
+            None => GivenUp::Now,
         }
     }
 
@@ -145,7 +158,7 @@ impl Connection {
         }
         match self.role {
             Role::Server if head.stream % 2 == 1 && head.stream > self.last_peer => {
-                let purpose = self.begin_request(head.stream, ends)?;
+                let purpose = self.begin_request((head.stream, ends), now)?;
                 match dependency {
                     Some(dependency) if purpose != Purpose::Nothing => {
                         self.set_dependency(head.stream, dependency)?;
@@ -189,7 +202,7 @@ impl Connection {
     }
 
     /// Decides if a new stream is served. (nginx: the same conditions, in the same order.)
-    fn begin_request(&mut self, id: u32, ends: Ends) -> Result<Purpose, Fault> {
+    fn begin_request(&mut self, (id, ends): (u32, Ends), now: Duration) -> Result<Purpose, Fault> {
         self.last_peer = id;
         if let Life::Leaving(last) = self.life
             && id > last
@@ -211,6 +224,7 @@ impl Connection {
             return Err(Fault::TooManyRefused);
         }
         self.counts.refused += 1;
+        self.spend_made_reset(now)?;
         self.reset(id, Code::REFUSED_STREAM);
         Ok(Purpose::Nothing)
     }
@@ -224,7 +238,7 @@ impl Connection {
     ) -> Result<(), Fault> {
         self.counts.payload += block.len() as u64;
         match purpose {
-            Purpose::Request(id, ends) => self.read_request((id, ends), block),
+            Purpose::Request(id, ends) => self.read_request((id, ends), block, now),
             Purpose::Answer(id, ends) => self.read_answer((id, ends), block, now),
             Purpose::Trailers(id) => self.read_trailers(id, block, now),
             Purpose::Nothing => {
@@ -244,7 +258,12 @@ impl Connection {
         }
     }
 
-    fn read_request(&mut self, (id, ends): (u32, Ends), block: &[u8]) -> Result<(), Fault> {
+    fn read_request(
+        &mut self,
+        (id, ends): (u32, Ends),
+        block: &[u8],
+        now: Duration,
+    ) -> Result<(), Fault> {
         let bounds = self.bounds();
         let mut builder = HeadBuilder::new();
         let mut reader = RequestReader::new(&self.config.rules, builder.open());
@@ -275,6 +294,10 @@ impl Connection {
                 Ok(_) => stream.is_tunnel = !head.connect_protocol().is_empty(),
                 Err(why) => stream.is_malformed = why.status() == 400,
             }
+            if stream.is_malformed {
+                // It is reset behind its answer.
+                self.spend_made_reset(now)?;
+            }
         }
         self.tell(match outcome {
             Ok(body) => Event::Request {
@@ -302,7 +325,7 @@ impl Connection {
         match self.read_message(Part::Trailers, block)? {
             Some(message) => {
                 let trailers = (!message.fields.is_empty()).then_some(message.fields);
-                self.end_inbound(id, trailers);
+                self.end_inbound(id, trailers, now)?;
             }
             None if self.role == Role::Client => {
                 self.break_stream(id, Fault::Malformed, now)?;
@@ -311,7 +334,7 @@ impl Connection {
                 if let Some(stream) = self.streams.get_mut(id) {
                     stream.inbound = Inbound::Ended;
                 }
-                self.tell_malformed(id, Fault::Malformed);
+                self.tell_malformed(id, Fault::Malformed, now)?;
                 self.settle(id);
             }
         }

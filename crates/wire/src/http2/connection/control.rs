@@ -14,8 +14,9 @@ use std::time::Duration;
 use super::{Connection, Life, Role};
 use crate::http2::code::{Code, Fault};
 use crate::http2::event::{Event, Gone};
+use crate::http2::flood::Flood;
 use crate::http2::frame::{self, ACK, Head, Kind, MAX_STREAM};
-use crate::http2::limits::{ACKS_MOST, EARLY_PRIORITIES};
+use crate::http2::limits::{ACKS_MOST, EARLY_PRIORITIES, UPDATED};
 use crate::http2::priority::Priority;
 use crate::http2::settings;
 use crate::http2::stream::{Owner, Reset};
@@ -43,7 +44,7 @@ impl Connection {
             Kind::Settings if head.has(ACK) => {
                 self.has_ack = true;
                 self.tell(Event::SettingsAcknowledged);
-                self.spend_control(now)
+                self.spend_control(Flood::Settings, now)
             }
             Kind::Settings => self.handle_settings(payload, now),
             Kind::Ping => self.handle_ping(head, payload, now),
@@ -56,11 +57,11 @@ impl Connection {
         }
     }
 
-    pub(super) fn spend_control(&mut self, now: Duration) -> Result<(), Fault> {
+    pub(super) fn spend_control(&mut self, flood: Flood, now: Duration) -> Result<(), Fault> {
         if self.allowances.control.spend(now) {
             Ok(())
         } else {
-            Err(Fault::Flood("SETTINGS, PING or unknown frames"))
+            Err(Fault::Flood(flood))
         }
     }
 
@@ -82,8 +83,8 @@ impl Connection {
         let streams = &self.streams;
         let tree = self.tree.get_or_insert_default();
         tree.depend(id, dependency, |other| streams.get(other).is_some());
-        let place = |stream| tree.place(stream);
-        self.scheduler.replace(Priority::default(), place);
+        // Many dependencies that come together cost one new order.
+        self.has_new_places = true;
         Ok(())
     }
 
@@ -91,7 +92,7 @@ impl Connection {
         if self.allowances.priorities.spend(now) {
             Ok(())
         } else {
-            Err(Fault::Flood("PRIORITY frames"))
+            Err(Fault::Flood(Flood::Priorities))
         }
     }
 
@@ -103,7 +104,7 @@ impl Connection {
         }
         // A peer whose streams are reset as soon as they have come makes work for nothing.
         if !self.allowances.resets.spend(now) {
-            return Err(Fault::Flood("RST_STREAM frames"));
+            return Err(Fault::Flood(Flood::Resets));
         }
         self.closed.note_by_peer(id);
         let Some(stream) = self.streams.get_mut(id) else {
@@ -132,7 +133,7 @@ impl Connection {
 
     /// RFC 9113 §6.5.
     fn handle_settings(&mut self, payload: &[u8], now: Duration) -> Result<(), Fault> {
-        self.spend_control(now)?;
+        self.spend_control(Flood::Settings, now)?;
         let before = self.peer.initial_window;
         self.peer.read(payload)?;
         self.encoder
@@ -166,14 +167,14 @@ impl Connection {
         }
         self.counts.acks += 1;
         if self.counts.acks > ACKS_MOST {
-            return Err(Fault::Flood("acknowledgements that are not read"));
+            return Err(Fault::Flood(Flood::UnreadAnswers));
         }
         Ok(())
     }
 
     /// RFC 9113 §6.7.
     fn handle_ping(&mut self, head: Head, payload: &[u8], now: Duration) -> Result<(), Fault> {
-        self.spend_control(now)?;
+        self.spend_control(Flood::Pings, now)?;
         let payload = payload.first_chunk().copied().unwrap_or_default();
         if head.has(ACK) {
             self.tell(Event::Pong(payload));
@@ -217,6 +218,20 @@ impl Connection {
         self.settle(id);
     }
 
+    /// Bodies that went out are told of by those who read them; a window of a byte is no reader's.
+    fn spend_window_update(&mut self, now: Duration) -> Result<(), Fault> {
+        let counts = &mut self.counts;
+        let earned = (counts.payload - counts.updated) / UPDATED;
+        counts.updated += earned * UPDATED;
+        let allowance = &mut self.allowances.window_updates;
+        allowance.earn(u32::try_from(earned).unwrap_or(u32::MAX));
+        if allowance.spend(now) {
+            Ok(())
+        } else {
+            Err(Fault::Flood(Flood::WindowUpdates))
+        }
+    }
+
     /// RFC 9113 §6.9.
     fn handle_window_update(
         &mut self,
@@ -224,9 +239,7 @@ impl Connection {
         payload: &[u8],
         now: Duration,
     ) -> Result<(), Fault> {
-        if !self.allowances.window_updates.spend(now) {
-            return Err(Fault::Flood("WINDOW_UPDATE frames"));
-        }
+        self.spend_window_update(now)?;
         let increment = frame::number_31(payload);
         let id = head.stream;
         if id == 0 {

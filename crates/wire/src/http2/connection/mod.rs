@@ -23,6 +23,7 @@ use bytes::BufMut;
 
 use super::code::{Code, Fault};
 use super::event::{Event, Gone};
+use super::flood::Flood;
 use super::flow::{DEFAULT_WINDOW, ReceiveWindow, SendWindow};
 use super::frame::{self, DEFAULT_MAX_LEN, PREFACE};
 use super::hpack::decode::Decoder;
@@ -42,6 +43,7 @@ mod control;
 mod receive;
 mod send;
 
+pub use block::GivenUp;
 pub use control::Farewell;
 pub use send::{End, HeadWriter, RequestLine};
 
@@ -157,6 +159,8 @@ struct Counts {
     bytes: u64,
     /// Those of them that carried heads and bodies.
     payload: u64,
+    /// Those of these that have paid for WINDOW_UPDATE.
+    updated: u64,
 }
 
 /// A connection of HTTP/2.
@@ -182,6 +186,8 @@ pub struct Connection {
     scheduler: Scheduler,
     /// The dependencies of streams, once the peer has told one.
     tree: Option<Box<Tree>>,
+    /// True if dependencies have changed since the scheduler was told the streams' places.
+    has_new_places: bool,
     /// Streams that wait for room in the connection's window.
     blocked: Vec<u32>,
     /// Priorities of streams that are to come (RFC 9218 §7.1).
@@ -220,6 +226,7 @@ impl Connection {
             has_ack: false,
             scheduler: Scheduler::default(),
             tree: None,
+            has_new_places: false,
             blocked: Vec::new(),
             early: VecDeque::new(),
             output: Output::default(),
@@ -375,9 +382,7 @@ impl Connection {
 
     /// Ends a stream for a fault of the peer, and tells its owner.
     fn break_stream(&mut self, id: u32, fault: Fault, now: Duration) -> Result<(), Fault> {
-        if !self.allowances.faults.spend(now) {
-            return Err(Fault::Flood("faulty streams"));
-        }
+        self.spend_made_reset(now)?;
         if self.streams.get(id).is_some_and(|it| it.reset.is_none()) {
             self.tell(Event::Gone {
                 stream: id,
@@ -386,6 +391,15 @@ impl Connection {
         }
         self.reset(id, fault.code());
         Ok(())
+    }
+
+    /// Pays for a reset that the peer makes us send.
+    fn spend_made_reset(&mut self, now: Duration) -> Result<(), Fault> {
+        if self.allowances.made_resets.spend(now) {
+            Ok(())
+        } else {
+            Err(Fault::Flood(Flood::MadeResets))
+        }
     }
 
     /// Writes RST_STREAM, and closes the stream if it is open.

@@ -20,6 +20,7 @@ use super::{Connection, Life, Role};
 use crate::header::Fields;
 use crate::http2::code::Fault;
 use crate::http2::event::Event;
+use crate::http2::flood::Flood;
 use crate::http2::frame::{self, END_HEADERS, END_STREAM, HEAD_LEN, Head, Kind, PREFACE};
 use crate::http2::limits::{
     OVERHEAD_MOST, PRIORITY_UPDATE_LEN_MOST, SETTINGS_LEN_MOST, SMALL_DATA,
@@ -102,7 +103,7 @@ impl Connection {
     fn check_overhead(&self) -> Result<(), Fault> {
         let counts = &self.counts;
         if counts.bytes / 8 > counts.payload + OVERHEAD_MOST {
-            return Err(Fault::Flood("frames without payload"));
+            return Err(Fault::Flood(Flood::Overhead));
         }
         Ok(())
     }
@@ -111,7 +112,7 @@ impl Connection {
         match self.reading {
             Reading::Preface => self.read_preface(input),
             Reading::Head => self.read_head(input, now),
-            Reading::Data(data) => self.read_data(input, data),
+            Reading::Data(data) => self.read_data(input, data, now),
             Reading::Fragment { left, padding } => self.read_fragment(input, (left, padding), now),
             Reading::Skip(left) => {
                 let len = input.len().min(left as usize);
@@ -166,7 +167,7 @@ impl Connection {
             Kind::Continuation => self.read_continuation(input, head),
             Kind::PushPromise => Err(Fault::Push),
             Kind::Unknown => {
-                self.spend_control(now)?;
+                self.spend_control(Flood::UnknownFrames, now)?;
                 input.advance(HEAD_LEN);
                 self.skip(head.len);
                 Ok(Step::Done)
@@ -193,7 +194,7 @@ impl Connection {
             head.len
         };
         if len > most {
-            return Err(Fault::Flood("long frames"));
+            return Err(Fault::Flood(Flood::LongFrames));
         }
         let Some(payload) = input.get(HEAD_LEN..HEAD_LEN + len as usize) else {
             return Ok(Step::NeedMore);
@@ -289,13 +290,9 @@ impl Connection {
         let (len, padding) = head.split(prefix)?;
         input.advance(HEAD_LEN + prefix_len as usize);
         let is_last = head.has(END_STREAM);
-        // Messages of gRPC are as small as that; what an origin sends is asked for.
-        let is_small = self.role == Role::Server && len < SMALL_DATA && !is_last;
-        if is_small && !self.is_message(head.stream, len) {
-            if !self.allowances.small_data.spend(now) {
-                return Err(Fault::Flood("small DATA frames"));
-            }
-            self.note_small(head.stream, len);
+        // What an origin sends is asked for.
+        if self.role == Role::Server && len < SMALL_DATA && !is_last {
+            self.spend_small((head.stream, len), now)?;
         }
         // INVARIANT 2.
         self.receive.take(head.len)?;
@@ -316,18 +313,24 @@ impl Connection {
         Ok(Step::Done)
     }
 
-    /// True if a small frame is of use: as small as that are messages of WebSockets.
-    fn is_message(&self, id: u32, len: u32) -> bool {
-        len > 0 && self.streams.get(id).is_some_and(|stream| stream.is_tunnel)
-    }
-
-    /// Notes a small frame that was paid for, and that its reader may make good.
-    fn note_small(&mut self, id: u32, len: u32) {
-        if len > 0
-            && let Some(stream) = self.streams.get_mut(id)
-        {
+    /// Pays for a small frame that does not end a body; its reader may make it good.
+    fn spend_small(&mut self, (id, len): (u32, u32), now: Duration) -> Result<(), Fault> {
+        if len == 0 {
+            let has_one = self.allowances.empty_data.spend(now);
+            return has_one.then_some(()).ok_or(Fault::Flood(Flood::EmptyData));
+        }
+        let stream = self.streams.get_mut(id);
+        // As small as that are messages of WebSockets.
+        if stream.as_ref().is_some_and(|stream| stream.is_tunnel) {
+            return Ok(());
+        }
+        if !self.allowances.small_data.spend(now) {
+            return Err(Fault::Flood(Flood::SmallData));
+        }
+        if let Some(stream) = stream {
             stream.small_unread = stream.small_unread.saturating_add(1);
         }
+        Ok(())
     }
 
     /// Judges a DATA frame by the state of its stream (RFC 9113 §5.1, §6.1, §8.1.1).
@@ -357,12 +360,14 @@ impl Connection {
         };
         match left {
             _ if stream.inbound == Inbound::Discard => {}
-            Some(1..) if head.has(END_STREAM) => self.tell_malformed(id, Fault::BodyTooShort),
+            Some(1..) if head.has(END_STREAM) => {
+                self.tell_malformed(id, Fault::BodyTooShort, now)?;
+            }
             Some(left) => {
                 stream.inbound = Inbound::Body(Some(left));
                 return Ok(Use::GiveOut);
             }
-            None => self.tell_malformed(id, Fault::BodyTooLong),
+            None => self.tell_malformed(id, Fault::BodyTooLong, now)?,
         }
         self.throw_away(id, head);
         Ok(Use::ThrowAway)
@@ -410,15 +415,28 @@ impl Connection {
         matches!(self.life, Life::Leaving(last) if id > last)
     }
 
-    pub(super) fn tell_malformed(&mut self, stream: u32, fault: Fault) {
+    /// Reports a body that is none; its stream will be reset.
+    pub(super) fn tell_malformed(
+        &mut self,
+        stream: u32,
+        fault: Fault,
+        now: Duration,
+    ) -> Result<(), Fault> {
+        self.spend_made_reset(now)?;
         if let Some(stream) = self.streams.get_mut(stream) {
             stream.is_malformed = true;
         }
         self.tell(Event::Malformed { stream, fault });
+        Ok(())
     }
 
     /// Gives out what has come of a DATA frame.
-    fn read_data(&mut self, input: &mut BytesMut, data: Data) -> Result<Step, Fault> {
+    fn read_data(
+        &mut self,
+        input: &mut BytesMut,
+        data: Data,
+        now: Duration,
+    ) -> Result<Step, Fault> {
         let len = input.len().min(data.left as usize);
         if len == 0 && data.left > 0 {
             return Ok(Step::NeedMore);
@@ -432,7 +450,7 @@ impl Connection {
         self.reading = Reading::Head;
         self.skip(data.padding);
         if data.is_last {
-            self.end_inbound(data.stream, None);
+            self.end_inbound(data.stream, None, now)?;
         }
         Ok(Step::Done)
     }
@@ -460,23 +478,29 @@ impl Connection {
     }
 
     /// Ends a direction that the peer has ended.
-    pub(super) fn end_inbound(&mut self, id: u32, trailers: Option<Fields>) {
+    pub(super) fn end_inbound(
+        &mut self,
+        id: u32,
+        trailers: Option<Fields>,
+        now: Duration,
+    ) -> Result<(), Fault> {
         let Some(stream) = self.streams.get_mut(id) else {
-            return;
+            return Ok(());
         };
         if stream.reset.is_some() {
-            return;
+            return Ok(());
         }
         let was = std::mem::replace(&mut stream.inbound, Inbound::Ended);
         match was {
             Inbound::Discard | Inbound::Ended => {}
-            Inbound::Body(Some(1..)) => self.tell_malformed(id, Fault::BodyTooShort),
+            Inbound::Body(Some(1..)) => self.tell_malformed(id, Fault::BodyTooShort, now)?,
             _ => self.tell(Event::End {
                 stream: id,
                 trailers,
             }),
         }
         self.settle(id);
+        Ok(())
     }
 
     /// Notes that bytes of a body were consumed, so that the peer may send as many more.

@@ -313,6 +313,12 @@ impl Connection {
     /// Writes bodies to the output, in the order of their priorities, until it has `budget` bytes
     /// or there is nothing that may be sent.
     pub fn produce(&mut self, budget: usize) {
+        if std::mem::take(&mut self.has_new_places)
+            && let Some(tree) = &self.tree
+        {
+            let place = |stream| tree.place(stream);
+            self.scheduler.replace(Priority::default(), place);
+        }
         while self.output.len() < budget
             && let Some(id) = self.scheduler.pick()
         {

@@ -138,6 +138,7 @@ fn values_that_a_pseudo_field_cannot_have_are_refused() {
         ((":path", "*"), Refusal::InvalidPseudo("path")),
         ((":path", "/a\x02"), Refusal::InvalidPseudo("path")),
         ((":path", "/a b"), Refusal::InvalidPseudo("path")),
+        ((":path", "/a#b"), Refusal::InvalidPseudo("path")),
         ((":authority", ""), Refusal::InvalidPseudo("authority")),
         ((":authority", "a/b"), Refusal::InvalidPseudo("authority")),
         (

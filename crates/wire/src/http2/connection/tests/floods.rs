@@ -180,7 +180,7 @@ fn a_block_without_an_end_is_refused() {
     for _ in 0..100 {
         played.send(9, 0, 1, &[]);
     }
-    played.assert_fails(Fault::Flood("CONTINUATION frames"));
+    played.assert_fails(Fault::Flood(Flood::Continuations));
     let mut played = Played::server(Config::default());
     played.send(1, 1, 1, &[0x82]);
     for _ in 0..20 {
@@ -214,16 +214,187 @@ fn long_fields_and_long_heads_are_errors_of_the_connection() {
     );
 }
 
-/// Streams that we reset for the peer's faults are bounded.
-#[test]
-fn faulty_streams_are_too_many_some_time() {
-    let mut played = Played::server(Config::default());
-    let fault = flood(&mut played, 2000, |played, turn| {
-        let stream = 2 * turn + 1;
+/// A way in which a peer makes us reset a stream.
+type Way = (&'static str, fn(&mut Played, u32));
+
+/// Ways of CVE-2025-8671 and its kin, each on a stream of its own.
+const WAYS_TO_BE_RESET: &[Way] = &[
+    ("DATA behind the end", |played, stream| {
         played.ask(stream, End::WithHead);
         played.data(stream, b"x", End::Later);
-    });
-    assert!(matches!(fault, Fault::Flood("faulty streams")), "{fault}");
+    }),
+    ("HEADERS behind the end", |played, stream| {
+        played.ask(stream, End::WithHead);
+        played.ask(stream, End::WithHead);
+    }),
+    ("trailers that do not end", |played, stream| {
+        played.ask(stream, End::Later);
+        played.ask(stream, End::Later);
+    }),
+    ("malformed trailers", |played, stream| {
+        played.ask(stream, End::Later);
+        let block = played.block(&[("connection", "x")]);
+        played.send(1, 5, stream, &block);
+    }),
+    ("a malformed head", |played, stream| {
+        played.ask_with(stream, End::WithHead, &[("connection", "x")]);
+    }),
+    ("a body that is too long", |played, stream| {
+        played.ask_with(stream, End::Later, &[("content-length", "1")]);
+        played.data(stream, b"xx", End::WithHead);
+    }),
+    ("a body that is too short", |played, stream| {
+        played.ask_with(stream, End::Later, &[("content-length", "20")]);
+        played.data(stream, &[0; 19], End::WithHead);
+    }),
+    ("a body whose end is missing", |played, stream| {
+        played.ask_with(stream, End::Later, &[("content-length", "20")]);
+        let block = played.block(&[("x-a", "1")]);
+        played.send(1, 5, stream, &block);
+    }),
+    ("WINDOW_UPDATE by nothing", |played, stream| {
+        played.ask(stream, End::WithHead);
+        played.send(8, 0, stream, &[0; 4]);
+    }),
+    ("a window that overflows", |played, stream| {
+        played.ask(stream, End::WithHead);
+        played.send(8, 0, stream, &[0x7f, 0xff, 0xff, 0xff]);
+    }),
+    ("a window that is exceeded", |played, stream| {
+        played.ask(stream, End::Later);
+        played.data(stream, &[0; 101], End::Later);
+    }),
+];
+
+/// Answers what has come, and gives the fault that the connection has ended for.
+fn answer_all(played: &mut Played) -> Option<Fault> {
+    let mut fault = None;
+    for event in played.events() {
+        match event {
+            Event::Failed(why) => fault = Some(why),
+            Event::Request { stream, .. } | Event::Refused { stream, .. } => {
+                let answer = (400, End::WithHead);
+                played.connection.send_answer(stream, answer, |_| {});
+                played.connection.release(stream);
+            }
+            _ => {}
+        }
+    }
+    played.frames();
+    fault
+}
+
+/// Streams that we reset for what the peer sends are bounded, whatever it is.
+#[test]
+fn streams_that_we_are_made_to_reset_are_too_many_some_time() {
+    for (way, send) in WAYS_TO_BE_RESET {
+        let mut played = Played::server(Config {
+            stream_window: 100,
+            ..Config::default()
+        });
+        // They are answered before the next one comes.
+        let fault = (0..2000).find_map(|turn| {
+            send(&mut played, 2 * turn + 1);
+            answer_all(&mut played).map(|fault| (turn, fault))
+        });
+        let made = Fault::Flood(Flood::MadeResets);
+        assert_eq!(fault, Some((256, made)), "{way}");
+    }
+}
+
+/// CVE-2025-8671: a stream that we are made to reset counts as long as its exchange runs.
+#[test]
+fn a_stream_that_we_are_made_to_reset_counts_until_it_is_released() {
+    for (way, send) in WAYS_TO_BE_RESET {
+        let mut played = Played::server(Config {
+            max_concurrent_streams: 1,
+            stream_window: 100,
+            ..Config::default()
+        });
+        send(&mut played, 1);
+        played.turn();
+        played.ask(3, End::WithHead);
+        let (events, frames) = played.turn();
+        assert!(events.is_empty(), "{way} {events:?}");
+        assert_eq!(frames[0].code(), Code::REFUSED_STREAM, "{way}");
+        played.connection.release(1);
+        played.ask(5, End::WithHead);
+        let events = played.events();
+        let is_next = matches!(events[..], [Event::Request { stream: 5, .. }]);
+        assert!(is_next, "{way} {events:?}");
+    }
+}
+
+/// Windows of a byte are a flood, those of somebody who reads are none.
+#[test]
+fn window_updates_are_paid_for_by_bodies() {
+    let mut played = Played::server(Config::default());
+    played.ask(1, End::WithHead);
+    played.events();
+    played.connection.send_answer(1, (200, End::Later), |_| {});
+    for _ in 0..50_000 {
+        played.connection.push(1, Bytes::from(vec![0; 256]));
+        for stream in [0, 1] {
+            played.send(8, 0, stream, &[0, 0, 0, 128]);
+            played.send(8, 0, stream, &[0, 0, 0, 128]);
+        }
+        let (events, frames) = played.turn();
+        if let [Event::Failed(fault)] = events[..] {
+            assert_eq!(fault, Fault::Flood(Flood::WindowUpdates));
+            assert!(played.connection.counts.payload > 1 << 20, "too early");
+            return;
+        }
+        assert_eq!(data_of(&frames, 1).len(), 256);
+    }
+    panic!("four updates for 256 bytes, for ever");
+}
+
+/// One update for each quarter of a KiB is what a busy reader needs.
+#[test]
+fn window_updates_of_a_reader_are_no_flood() {
+    let mut played = Played::server(Config::default());
+    played.ask(1, End::WithHead);
+    played.events();
+    played.connection.send_answer(1, (200, End::Later), |_| {});
+    for _ in 0..50_000 {
+        played.connection.push(1, Bytes::from(vec![0; 512]));
+        for stream in [0, 1] {
+            played.send(8, 0, stream, &[0, 0, 2, 0]);
+        }
+        let (events, frames) = played.turn();
+        assert!(!events.iter().any(|it| matches!(it, Event::Failed(_))));
+        assert_eq!(data_of(&frames, 1).len(), 512);
+    }
+}
+
+/// A head whose rest does not come is given up once; who waits for it again waits for nothing.
+#[test]
+fn a_head_is_given_up_once() {
+    let mut played = Played::server(Config::default());
+    assert_eq!(played.connection.give_up_head(), GivenUp::Now);
+    played.send(1, 0, 1, &[0x82]);
+    played.events();
+    assert_eq!(played.connection.give_up_head(), GivenUp::Now);
+    assert_eq!(played.frames()[0].code(), Code::PROTOCOL_ERROR);
+    assert_eq!(played.connection.give_up_head(), GivenUp::Before);
+    assert!(played.frames().is_empty());
+}
+
+/// Faults that are floods, too, are named so.
+#[test]
+fn long_heads_and_refused_streams_are_floods() {
+    use super::super::super::hpack::decode::BadBlock;
+    for (fault, flood) in [
+        (Fault::Block(BadBlock::LongText), Some(Flood::LongHeads)),
+        (Fault::Block(BadBlock::LongList), Some(Flood::LongHeads)),
+        (Fault::LongBlock, Some(Flood::LongHeads)),
+        (Fault::TooManyRefused, Some(Flood::RefusedStreams)),
+        (Fault::Flood(Flood::Pings), Some(Flood::Pings)),
+        (Fault::Block(BadBlock::BadIndex), None),
+        (Fault::Padding, None),
+    ] {
+        assert_eq!(fault.flood(), flood, "{fault}");
+    }
 }
 
 /// Output that waits stops the reading.
@@ -278,7 +449,7 @@ fn small_frames_that_nobody_can_read_are_too_many_some_time() {
     let mut played = Played::server(Config::default());
     played.ask(1, End::Later);
     let fault = flood(&mut played, 20_000, |played, _| send_message(played, 1));
-    assert_eq!(fault, Fault::Flood("small DATA frames"));
+    assert_eq!(fault, Fault::Flood(Flood::SmallData));
     let mut played = Played::server(Config::default());
     played.ask(1, End::Later);
     let mut turns = 0..20_000;
@@ -296,5 +467,5 @@ fn small_frames_that_nobody_can_read_are_too_many_some_time() {
             _ => None,
         })
     });
-    assert_eq!(fault, Some(Fault::Flood("small DATA frames")));
+    assert_eq!(fault, Some(Fault::Flood(Flood::EmptyData)));
 }

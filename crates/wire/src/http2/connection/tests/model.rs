@@ -180,7 +180,8 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn config() -> impl Strategy<Value = Config> {
     (
-        1..40_000_u32,
+        // A window of a byte is told of for each byte, which is a flood some time.
+        64..40_000_u32,
         65_535..200_000_u32,
         1..20_000_usize,
         1..80_000_usize,
