@@ -24,8 +24,8 @@ use anyhow::{Context, Result};
 use tokio::sync::Barrier;
 use tokio::task::LocalSet;
 
-pub use self::record::{Faults, Record, Second};
-use crate::client::{Answer, Ask, Client, Target};
+pub use self::record::{Connections, Faults, Record, Second};
+use crate::client::{Answer, Ask, Client, Event, Fault, Target};
 use crate::module::Module;
 use crate::origin::Origin;
 
@@ -187,6 +187,7 @@ impl User {
     pub async fn ask(&mut self, ask: &Ask) -> Option<Answer> {
         let late = self.due.take().map_or(Duration::ZERO, |due| due.elapsed());
         let outcome = self.client.ask(ask).await;
+        self.note();
         let shared = &self.shared;
         shared.done.fetch_add(1, Ordering::Relaxed);
         if let Some(answer) = &outcome.answer {
@@ -200,7 +201,7 @@ impl User {
                 self.record.fault(fault.kind(), || {
                     format!("{} {:?}: {fault}", ask.resource.path(), ask.want)
                 });
-                if matches!(fault, crate::client::Fault::Connect(_)) {
+                if matches!(fault, Fault::Connect(_) | Fault::Handshake(_)) {
                     // A server that is not there must not be asked a million times a second.
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
@@ -212,6 +213,7 @@ impl User {
     /// Asks like [`User::ask`], outside of what is measured: only faults are recorded.
     pub async fn prepare(&mut self, ask: &Ask) -> Option<Answer> {
         let outcome = self.client.ask(ask).await;
+        self.note();
         match outcome.fault {
             None => outcome.answer,
             Some(fault) => {
@@ -225,13 +227,25 @@ impl User {
 
     /// Asks for something that the server itself knows: status and body.
     pub async fn fetch(&mut self, method: &str, path: &str) -> Option<(u16, Vec<u8>)> {
-        match self.client.fetch(method, path).await {
+        let fetched = self.client.fetch(method, path).await;
+        self.note();
+        match fetched {
             Ok(fetched) => Some(fetched),
             Err(fault) => {
                 self.record
                     .fault(fault.kind(), || format!("{path}: {fault}"));
                 None
             }
+        }
+    }
+
+    /// Records what happened on connections beside the answers.
+    fn note(&mut self) {
+        for event in self.client.events() {
+            if matches!(event, Event::Ended(_)) {
+                self.shared.faults.fetch_add(1, Ordering::Relaxed);
+            }
+            self.record.event(event);
         }
     }
 
@@ -285,6 +299,7 @@ fn run_thread(
             let module = Arc::clone(module);
             users.spawn_local(async move {
                 module.run(&mut user).await;
+                user.note();
                 user.record
             })
         })

@@ -4,8 +4,7 @@ use std::io;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::Shared;
 use super::answer::{self, Asking, Reply};
@@ -16,8 +15,10 @@ use crate::content::Content;
 const HEAD_MAX: usize = 64 << 10;
 
 /// Answers requests until the connection ends.
-pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>) {
-    shared.counters.connected();
+pub(super) async fn serve<S>(stream: S, shared: Arc<Shared>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let mut connection = Connection {
         stream,
         unread: Vec::new(),
@@ -26,18 +27,20 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     // Who closes a connection does not want to hear about it.
     while let Ok(Some(asking)) = connection.read().await {
         if !matches!(connection.answer(&asking).await, Ok(true)) {
-            return;
+            break;
         }
     }
+    // Over TLS the end is told; a socket is closed by it.
+    let _ = connection.stream.shutdown().await;
 }
 
-struct Connection {
-    stream: TcpStream,
+struct Connection<S> {
+    stream: S,
     unread: Vec<u8>,
     shared: Arc<Shared>,
 }
 
-impl Connection {
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// The next request; none when there is none.
     async fn read(&mut self) -> io::Result<Option<Asking>> {
         loop {
@@ -69,7 +72,7 @@ impl Connection {
             shared.counters.failed();
             drop(running);
             let head = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
-            self.stream.write_all(head).await?;
+            self.write(head).await?;
             return Ok(!asking.is_last);
         }
         let reply = answer::reply(asking, shared.generation(), &shared.conf);
@@ -91,7 +94,7 @@ impl Connection {
         let mut out = head.into_bytes();
         let (start, end) = reply.piece;
         let Some(content) = reply.content else {
-            self.stream.write_all(&out).await?;
+            self.write(&out).await?;
             return Ok(true);
         };
         let is_cut = self.shared.chance() < self.shared.conf.cuts && end - start > 1;
@@ -126,11 +129,17 @@ impl Connection {
             content.write(at, &mut out[begins..]);
             self.wait_for(&mut pace, len).await;
             counted = self.shared.counters.sent(path, at, len as u64, counted);
-            self.stream.write_all(out).await?;
+            self.write(out).await?;
             out.clear();
             at += len as u64;
         }
-        self.stream.write_all(out).await
+        self.write(out).await
+    }
+
+    /// Sends bytes at once.
+    async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes).await?;
+        self.stream.flush().await
     }
 
     fn total_piece(&self) -> usize {

@@ -10,6 +10,7 @@
 //! - `conf` – how it behaves
 //! - `answer` – request to answer, without sockets
 //! - `connection` – the bytes of it
+//! - `tls` – what is around them, if it is wanted
 //! - `pace` – rates
 //! - `count` – what was asked
 //!
@@ -21,6 +22,7 @@ mod conf;
 mod connection;
 mod count;
 mod pace;
+mod tls;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,9 +31,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::LocalSet;
+use tokio_rustls::TlsAcceptor;
 
 pub use self::conf::OriginConf;
 use self::count::Counters;
@@ -103,6 +106,7 @@ impl Origin {
         });
         let over = Arc::new(Notify::new());
         let (theirs, until) = (Arc::clone(&shared), Arc::clone(&over));
+        let acceptor = shared.conf.is_https.then(tls::acceptor).transpose()?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -110,7 +114,7 @@ impl Origin {
             .name("origin".to_owned())
             .spawn(move || {
                 let serving = LocalSet::new();
-                serving.block_on(&runtime, serve(listener, theirs, until));
+                serving.block_on(&runtime, serve(listener, acceptor, theirs, until));
             })?;
         Ok(Self {
             shared,
@@ -123,6 +127,16 @@ impl Origin {
     /// Address that the origin listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// URL of the origin, without a path.
+    pub fn url(&self) -> String {
+        let scheme = if self.shared.conf.is_https {
+            "https"
+        } else {
+            "http"
+        };
+        format!("{scheme}://{}", self.address)
     }
 
     /// The generation of answers that begin now, if nothing changes.
@@ -173,7 +187,12 @@ impl Drop for Origin {
     }
 }
 
-async fn serve(listener: std::net::TcpListener, shared: Arc<Shared>, until: Arc<Notify>) {
+async fn serve(
+    listener: std::net::TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    shared: Arc<Shared>,
+    until: Arc<Notify>,
+) {
     let Ok(listener) = TcpListener::from_std(listener) else {
         return;
     };
@@ -183,7 +202,24 @@ async fn serve(listener: std::net::TcpListener, shared: Arc<Shared>, until: Arc<
             accepted = listener.accept() => {
                 // Out of descriptors, most likely: the next one may work.
                 let Ok((stream, _)) = accepted else { continue };
-                tokio::task::spawn_local(connection::serve(stream, Arc::clone(&shared)));
+                let shared = Arc::clone(&shared);
+                shared.counters.connected();
+                tokio::task::spawn_local(welcome(stream, acceptor.clone(), shared));
+            }
+        }
+    }
+}
+
+/// Serves one connection, encrypted if that is wanted.
+async fn welcome(stream: TcpStream, acceptor: Option<TlsAcceptor>, shared: Arc<Shared>) {
+    // The last piece of an answer does not wait for the client's word about the one before it.
+    let _ = stream.set_nodelay(true);
+    match acceptor {
+        None => connection::serve(stream, shared).await,
+        Some(acceptor) => {
+            // Who breaks a handshake off does not want to hear about it.
+            if let Ok(stream) = acceptor.accept(stream).await {
+                connection::serve(stream, shared).await;
             }
         }
     }

@@ -20,7 +20,7 @@ pub use self::limit::Limit;
 pub use self::page::{About, page};
 pub use self::table::{bytes, table, time};
 use crate::client::OF_BYTES;
-use crate::load::{Faults, Record, Second, Shared};
+use crate::load::{Connections, Faults, Record, Second, Shared};
 use crate::module::{Claim, Module};
 use crate::origin::Counts;
 
@@ -119,6 +119,8 @@ pub struct Report {
     pub requests: u64,
     /// Number of bytes of the answers' bodies, each compared.
     pub bytes: u64,
+    /// Connections of the users.
+    pub connections: Connections,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
     /// Answers by cache status; `-`: none was told.
@@ -157,6 +159,7 @@ impl Report {
             seconds: elapsed.as_secs_f64(),
             requests: record.requests,
             bytes: record.bytes,
+            connections: record.connections,
             statuses: record.statuses.clone(),
             cache_statuses: record.cache_statuses.clone(),
             ttfb: Times::of(&record.first_byte),

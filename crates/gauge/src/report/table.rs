@@ -79,6 +79,19 @@ fn write_table(out: &mut String, report: &Report) -> std::fmt::Result {
     let statuses = report.cache_statuses.iter();
     let statuses = statuses.map(|(status, count)| format!("{status} {count}"));
     writeln!(out, "cache status  {}", counted(statuses.collect()))?;
+    let it = &report.connections;
+    write!(out, "connections   {} opened", it.opened)?;
+    if it.full + it.resumed > 0 {
+        write!(
+            out,
+            ", handshakes: {} full, {} resumed",
+            it.full, it.resumed
+        )?;
+    }
+    if it.repeated > 0 {
+        write!(out, ", requests sent again: {}", it.repeated)?;
+    }
+    writeln!(out)?;
     if let Some(origin) = &report.origin {
         writeln!(
             out,

@@ -23,14 +23,11 @@ fn measured(defect: Defect, kind: Kind) -> Report {
     let origin = Origin::start(conf).expect("origin");
     let server = Broken::start(defect, origin.address());
     let target = Target {
-        address: server.address(),
-        host: "gauge.test".to_owned(),
-        status_field: "X-Cache-Status".to_owned(),
         timeout: match defect {
             Defect::LostWaiter | Defect::Miscounts => Duration::from_millis(500),
             _ => Duration::from_secs(30),
         },
-        read_rate: None,
+        ..Target::new(server.address(), "gauge.test".to_owned())
     };
     let path = "/somewhere/else-20000.bin".to_owned();
     let knobs = Knobs {
