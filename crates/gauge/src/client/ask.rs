@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::head::Method;
 use crate::resource::Resource;
 
 /// Part of a resource that is wanted.
@@ -80,8 +81,11 @@ impl Ask {
         }
     }
 
-    /// True if the answer has a body.
-    pub(super) fn has_body(&self) -> bool {
-        self.method != "HEAD"
+    /// Part of the method that matters for the answer.
+    pub(super) fn kind(&self) -> Method {
+        match &*self.method {
+            "HEAD" => Method::Head,
+            _ => Method::Other,
+        }
     }
 }

@@ -17,6 +17,9 @@ pub enum Fault {
     /// TLS found something wrong after the handshake: a record that was changed, or an alert.
     #[error("TLS: {0}")]
     Tls(rustls::Error),
+    /// HTTP/2 is broken, or the server ended a stream or the connection with an error.
+    #[error("HTTP/2: {0}")]
+    Http2(String),
     /// Nothing more came in time.
     #[error("no answer within {0:?}")]
     Timeout(std::time::Duration),
@@ -93,6 +96,7 @@ pub(crate) const OF_BYTES: &[&str] = &[
     "head",
     "field",
     "tls",
+    "http2",
 ];
 
 impl Fault {
@@ -111,6 +115,7 @@ impl Fault {
             Self::Connect(_) => "connect",
             Self::Handshake(_) => "handshake",
             Self::Tls(_) => "tls",
+            Self::Http2(_) => "http2",
             Self::Timeout(_) => "timeout",
             Self::NoHead(_) => "no head",
             Self::Head(_) => "head",

@@ -67,12 +67,7 @@ impl Http1 {
         }
         sent?;
         reading.handle_begin();
-        let method = if ask.has_body() {
-            Method::Other
-        } else {
-            Method::Head
-        };
-        let head = self.read_head(method).await?;
+        let head = self.read_head(ask.kind()).await?;
         let mut body = Body::new(head.framing);
         reading.handle_head(head, ask)?;
         self.read_body(&mut body, reading).await?;

@@ -7,6 +7,8 @@
 //! - `ask` – what is asked for
 //! - `stream`, `tls` – a connection, encrypted or not
 //! - `http1`, with `head` and `body` – HTTP/1.1 as it comes
+//! - `http2` – HTTP/2, whose connection several users may share
+//! - `protocol` – one of both
 //! - `check` – what is checked of an answer
 //! - `fault` – what can be wrong
 //! - `journal` – what happened beside the answers
@@ -14,8 +16,9 @@
 //!
 //! 1. A body is compared as it arrives, and never held.
 //! 2. A request is sent again only if a kept connection ended by I/O before any byte of an answer,
-//!    as RFC 9112, section 9.3.1 allows; times count from the first attempt. What TLS finds wrong
-//!    is a fault, and no end of a connection.
+//!    as RFC 9112, section 9.3.1 allows; in HTTP/2 also if the server refused the stream, or went
+//!    away without an error below it. Times count from the first attempt. What TLS or HTTP/2 find
+//!    wrong is a fault, and no end of a connection.
 //! 3. After a fault the connection is not used again.
 
 mod ask;
@@ -24,12 +27,15 @@ mod check;
 mod fault;
 mod head;
 mod http1;
+mod http2;
 mod journal;
+mod protocol;
 mod stream;
 mod tls;
 mod truth;
 
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,8 +45,10 @@ pub use self::fault::Fault;
 pub(crate) use self::fault::OF_BYTES;
 pub use self::head::{Framing, Head};
 use self::http1::Http1;
+use self::http2::{Http2, Lane};
 use self::journal::Journal;
 pub use self::journal::{Event, Session};
+pub use self::protocol::Protocol;
 pub use self::tls::{Sessions, Tls, Trust};
 
 /// The longest body that is read whole.
@@ -64,6 +72,10 @@ pub struct Target {
     pub address: SocketAddr,
     /// Value of `Host`.
     pub host: String,
+    /// Protocol.
+    pub protocol: Protocol,
+    /// Streams of HTTP/2 at one time on a connection: users that share it.
+    pub streams: usize,
     /// TLS; none: requests are sent in clear text.
     pub tls: Option<Arc<Tls>>,
     /// Lifetime of connections.
@@ -82,6 +94,8 @@ impl Target {
         Self {
             address,
             host,
+            protocol: Protocol::Http1,
+            streams: 1,
             tls: None,
             lifetime: Lifetime::Kept,
             status_field: "X-Cache-Status".to_owned(),
@@ -118,18 +132,86 @@ pub struct Outcome {
 pub struct Client {
     target: Arc<Target>,
     journal: Journal,
-    link: Http1,
+    link: Link,
+}
+
+/// Connection of a user, in the target's protocol.
+#[derive(Debug)]
+enum Link {
+    Http1(Http1),
+    Http2(Http2),
+}
+
+impl Link {
+    fn hang_up(&mut self) {
+        match self {
+            Self::Http1(link) => link.hang_up(),
+            Self::Http2(link) => link.hang_up(),
+        }
+    }
+
+    async fn exchange(&mut self, ask: &Ask, reading: &mut Reading) -> Result<(), Fault> {
+        match self {
+            Self::Http1(link) => link.exchange(ask, reading).await,
+            Self::Http2(link) => link.exchange(ask, reading).await,
+        }
+    }
+
+    async fn fetch(&mut self, method: &str, path: &str) -> Result<(u16, Vec<u8>), Fault> {
+        match self {
+            Self::Http1(link) => link.fetch(method, path).await,
+            Self::Http2(link) => link.fetch(method, path).await,
+        }
+    }
+}
+
+/// Maker of users of one thread, of whom as many share a connection as it may have streams.
+#[derive(Debug)]
+pub struct Clients {
+    target: Arc<Target>,
+    /// Connection that users share, with its journal, and how many may still join.
+    lane: Option<(Rc<Lane>, Journal, usize)>,
+}
+
+impl Clients {
+    /// A maker of users without a connection yet.
+    pub fn new(target: Arc<Target>) -> Self {
+        Self { target, lane: None }
+    }
+
+    /// One more user.
+    pub fn make(&mut self) -> Client {
+        let target = Arc::clone(&self.target);
+        if target.protocol == Protocol::Http1 {
+            let journal = Journal::default();
+            let link = Http1::new(Arc::clone(&target), journal.clone());
+            return Client {
+                target,
+                journal,
+                link: Link::Http1(link),
+            };
+        }
+        let (lane, journal, left) = self.lane.take().unwrap_or_else(|| {
+            let journal = Journal::default();
+            let lane = Lane::new(Arc::clone(&target), journal.clone());
+            (Rc::new(lane), journal, target.streams.max(1))
+        });
+        if left > 1 {
+            self.lane = Some((Rc::clone(&lane), journal.clone(), left - 1));
+        }
+        Client {
+            target,
+            journal,
+            link: Link::Http2(Http2::new(lane)),
+        }
+    }
 }
 
 impl Client {
-    /// A client without a connection yet.
+    /// A client with a connection of its own, which it has not opened yet. HTTP/2 must be asked
+    /// within a `LocalSet`.
     pub fn new(target: Arc<Target>) -> Self {
-        let journal = Journal::default();
-        Self {
-            link: Http1::new(Arc::clone(&target), journal.clone()),
-            journal,
-            target,
-        }
+        Clients::new(target).make()
     }
 
     /// Ends the connection, so that the next request makes one.

@@ -18,6 +18,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::Protocol;
+
 /// Files in which systems keep the certificates that they trust: Debian and Alpine, Fedora, SUSE.
 const SYSTEM: [&str; 3] = [
     "/etc/ssl/certs/ca-certificates.crt",
@@ -56,7 +58,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// TLS with a server of that name (or address), and the protocol that must be agreed on.
+    /// TLS with a server of that name (or address).
     ///
     /// Fails if the name is none, or if there are no certificates to trust.
     pub fn new(trust: &Trust, name: &str, sessions: Sessions) -> Result<Self> {
@@ -69,8 +71,7 @@ impl Tls {
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(Unchecked(provider))),
         };
-        let mut config = config.with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let config = config.with_no_client_auth();
         let bare = name.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(bare.to_owned())
             .with_context(|| format!("{name}: no name of a server"))?;
@@ -81,9 +82,10 @@ impl Tls {
         })
     }
 
-    /// Maker of handshakes, with sessions of its own.
-    pub(super) fn connector(&self) -> Connector {
+    /// Maker of handshakes that agree on a protocol, with sessions of its own.
+    pub(super) fn connector(&self, protocol: Protocol) -> Connector {
         let mut config = self.config.clone();
+        config.alpn_protocols = vec![protocol.alpn().to_vec()];
         config.resumption = match self.sessions {
             Sessions::Resumed => Resumption::in_memory_sessions(SESSIONS_MAX),
             Sessions::Forgotten => Resumption::disabled(),

@@ -59,7 +59,7 @@ pub(crate) struct LoadArguments {
     /// Module of the load: the actions of the users.
     #[arg(value_enum)]
     pub(crate) module: Option<Kind>,
-    /// Users: connections at one time.
+    /// Users: requests at one time; each has a connection, or a stream of one (--streams).
     #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
     users: u16,
     /// Threads that the users share.
@@ -185,6 +185,8 @@ impl LoadArguments {
         Ok(Target {
             address,
             host,
+            protocol: self.protocol.protocol,
+            streams: self.protocol.streams()?,
             tls: self.protocol.tls(scheme)?,
             lifetime: self.protocol.lifetime(),
             status_field: self.status_field.clone(),

@@ -8,11 +8,17 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use clap::Args;
 
-use crate::client::{Lifetime, Sessions, Tls, Trust};
+use crate::client::{Lifetime, Protocol, Sessions, Tls, Trust};
 
 /// Manner of asking.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ProtocolArguments {
+    /// The protocol; over https it must be agreed on, and over http the server must know it.
+    #[arg(long, value_enum, default_value_t = Protocol::Http1)]
+    pub(super) protocol: Protocol,
+    /// Streams at one time on a connection: so many users share one (http2).
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    streams: u16,
     /// Certificates in PEM that the server's must lead to; without it those of the system (https).
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
@@ -42,6 +48,17 @@ pub(crate) enum Scheme {
 }
 
 impl ProtocolArguments {
+    /// Streams at one time on a connection.
+    pub(crate) fn streams(&self) -> Result<usize> {
+        if self.streams > 1 && self.protocol == Protocol::Http1 {
+            bail!("--streams needs --protocol http2: HTTP/1.1 has one request on a connection");
+        }
+        if self.streams > 1 && self.reconnect {
+            bail!("--streams and --reconnect: one of both, since no request shares a connection");
+        }
+        Ok(usize::from(self.streams))
+    }
+
     /// Lifetime of connections.
     pub(crate) fn lifetime(&self) -> Lifetime {
         if self.reconnect {

@@ -25,14 +25,14 @@ use tokio::sync::Barrier;
 use tokio::task::LocalSet;
 
 pub use self::record::{Connections, Faults, Record, Second};
-use crate::client::{Answer, Ask, Client, Event, Fault, Target};
+use crate::client::{Answer, Ask, Client, Clients, Event, Fault, Target};
 use crate::module::Module;
 use crate::origin::Origin;
 
 /// Amount of load.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// Users: connections.
+    /// Users: requests at one time.
     pub users: usize,
     /// Number of threads that the users share.
     pub threads: usize,
@@ -158,13 +158,13 @@ pub struct User {
 }
 
 impl User {
-    fn new(number: usize, shared: &Arc<Shared>) -> Self {
+    fn new(number: usize, client: Client, shared: &Arc<Shared>) -> Self {
         // Seeds of neighbours must not make like chances: the generator mixes them.
         let seed = shared.load.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number as u64;
         Self {
             number,
             random: fastrand::Rng::with_seed(seed),
-            client: Client::new(Arc::clone(&shared.target)),
+            client,
             record: Record::new(shared.began()),
             shared: Arc::clone(shared),
             due: None,
@@ -293,9 +293,10 @@ fn run_thread(
         .build()?;
     let users = LocalSet::new();
     let numbers = (thread..shared.load.users).step_by(threads);
+    let mut clients = Clients::new(Arc::clone(&shared.target));
     let running: Vec<_> = numbers
         .map(|number| {
-            let mut user = User::new(number, shared);
+            let mut user = User::new(number, clients.make(), shared);
             let module = Arc::clone(module);
             users.spawn_local(async move {
                 module.run(&mut user).await;

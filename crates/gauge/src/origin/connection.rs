@@ -1,8 +1,7 @@
 //! A connection to an origin: requests in, answers out, at the pace of the configuration.
 
 use std::io;
-use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -62,14 +61,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let shared = Arc::clone(&self.shared);
         let path = asking.target.split('?').next().unwrap_or_default();
         let running = shared.counters.begin(path);
-        let wait = shared.conf.delay + shared.conf.jitter.mul_f64(shared.chance());
-        if wait > Duration::ZERO {
-            tokio::time::sleep(wait).await;
-        }
-        if shared.is_failing.load(std::sync::atomic::Ordering::SeqCst)
-            || shared.chance() < shared.conf.failures
-        {
-            shared.counters.failed();
+        shared.think().await;
+        if shared.fails() {
             drop(running);
             let head = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
             self.write(head).await?;
@@ -97,17 +90,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.write(&out).await?;
             return Ok(true);
         };
-        let is_cut = self.shared.chance() < self.shared.conf.cuts && end - start > 1;
-        let last = if is_cut {
-            start + (end - start) / 2
-        } else {
-            end
-        };
+        let cut = self.shared.cut(reply.piece);
+        let last = cut.unwrap_or(end);
         self.body(path, &content, (start, last), &mut out).await?;
-        if is_cut {
+        if cut.is_some() {
             self.shared.counters.cut();
         }
-        Ok(!is_cut)
+        Ok(cut.is_none())
     }
 
     /// Sends what is in `out`, and a piece of a body.
@@ -122,12 +111,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut at = start;
         let mut counted = None;
         while at < end {
-            let piece = pace.piece().min(self.total_piece());
+            let piece = self.shared.piece(&pace);
             let len = piece.min(usize::try_from(end - at).unwrap_or(usize::MAX));
             let begins = out.len();
             out.resize(begins + len, 0);
             content.write(at, &mut out[begins..]);
-            self.wait_for(&mut pace, len).await;
+            self.shared.wait_for(&mut pace, len).await;
             counted = self.shared.counters.sent(path, at, len as u64, counted);
             self.write(out).await?;
             out.clear();
@@ -140,23 +129,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes).await?;
         self.stream.flush().await
-    }
-
-    fn total_piece(&self) -> usize {
-        let pace = self.shared.pace.lock();
-        pace.unwrap_or_else(PoisonError::into_inner).piece()
-    }
-
-    /// Waits until `len` bytes may go by both rates.
-    async fn wait_for(&self, own: &mut Pace, len: usize) {
-        let now = Instant::now();
-        let all = {
-            let pace = self.shared.pace.lock();
-            pace.unwrap_or_else(PoisonError::into_inner).take(len, now)
-        };
-        if let Some(at) = own.take(len, now).max(all) {
-            tokio::time::sleep_until(at.into()).await;
-        }
     }
 }
 

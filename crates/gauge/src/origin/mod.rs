@@ -10,6 +10,7 @@
 //! - `conf` – how it behaves
 //! - `answer` – request to answer, without sockets
 //! - `connection` – the bytes of it
+//! - `http2` – the same as streams
 //! - `tls` – what is around them, if it is wanted
 //! - `pace` – rates
 //! - `count` – what was asked
@@ -21,6 +22,7 @@ mod answer;
 mod conf;
 mod connection;
 mod count;
+mod http2;
 mod pace;
 mod tls;
 
@@ -43,6 +45,9 @@ use self::pace::Pace;
 
 /// Name of the field with the generation of an answer.
 pub const GENERATION_FIELD: &str = "X-Generation";
+
+/// First bytes of HTTP/2 (RFC 9113, section 3.4), which no other method has.
+const PREFACE: [u8; 14] = *b"PRI * HTTP/2.0";
 
 /// State that connections share.
 #[derive(Debug)]
@@ -70,6 +75,47 @@ impl Shared {
             .map_or(0, |change| time.as_nanos() / change.as_nanos().max(1));
         // A run does not last for 2^64 changes.
         by_time as u64 + self.bumps.load(Ordering::SeqCst)
+    }
+
+    /// Waits for as long as it takes to begin an answer.
+    async fn think(&self) {
+        let wait = self.conf.delay + self.conf.jitter.mul_f64(self.chance());
+        if wait > Duration::ZERO {
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// True if the request is answered with 503, which is counted.
+    fn fails(&self) -> bool {
+        let fails = self.is_failing.load(Ordering::SeqCst) || self.chance() < self.conf.failures;
+        if fails {
+            self.counters.failed();
+        }
+        fails
+    }
+
+    /// Offset at which the body between two offsets is cut; none if it is sent whole.
+    fn cut(&self, (start, end): (u64, u64)) -> Option<u64> {
+        let is_cut = self.chance() < self.conf.cuts && end - start > 1;
+        is_cut.then(|| start + (end - start) / 2)
+    }
+
+    /// Bytes that go at one time by both rates.
+    fn piece(&self, own: &Pace) -> usize {
+        let all = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        own.piece().min(all.piece())
+    }
+
+    /// Waits until `len` bytes may go by both rates.
+    async fn wait_for(&self, own: &mut Pace, len: usize) {
+        let now = Instant::now();
+        let all = {
+            let pace = self.pace.lock();
+            pace.unwrap_or_else(PoisonError::into_inner).take(len, now)
+        };
+        if let Some(at) = own.take(len, now).max(all) {
+            tokio::time::sleep_until(at.into()).await;
+        }
     }
 
     /// A number from 0 to 1 (excluded).
@@ -215,11 +261,21 @@ async fn welcome(stream: TcpStream, acceptor: Option<TlsAcceptor>, shared: Arc<S
     // The last piece of an answer does not wait for the client's word about the one before it.
     let _ = stream.set_nodelay(true);
     match acceptor {
-        None => connection::serve(stream, shared).await,
+        None => {
+            let mut begin = [0; PREFACE.len()];
+            // A client that knows beforehand sends it in one piece.
+            match stream.peek(&mut begin).await {
+                Ok(_) if begin == PREFACE => http2::serve(stream, shared).await,
+                _ => connection::serve(stream, shared).await,
+            }
+        }
         Some(acceptor) => {
             // Who breaks a handshake off does not want to hear about it.
             if let Ok(stream) = acceptor.accept(stream).await {
-                connection::serve(stream, shared).await;
+                match stream.get_ref().1.alpn_protocol() {
+                    Some(b"h2") => http2::serve(stream, shared).await,
+                    _ => connection::serve(stream, shared).await,
+                }
             }
         }
     }

@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::certificate::Certificate;
 
 /// Protocols that an origin speaks, the one that it likes most first.
-const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// Answers handshakes.
 pub(super) fn acceptor() -> Result<TlsAcceptor> {

@@ -69,6 +69,8 @@ const KEYS: &[Key] = &[
     Key("load", "purge-method", "purge-method", Form::Value),
     Key("load", "timeout", "timeout", Form::Value),
     Key("load", "read-rate", "read-rate", Form::Value),
+    Key("load", "protocol", "protocol", Form::Value),
+    Key("load", "streams", "streams", Form::Value),
     Key("load", "ca", "ca", Form::Value),
     Key("load", "insecure", "insecure", Form::If),
     Key("load", "server-name", "server-name", Form::Value),

@@ -19,7 +19,7 @@ use serde::Serialize;
 pub use self::limit::Limit;
 pub use self::page::{About, page};
 pub use self::table::{bytes, table, time};
-use crate::client::OF_BYTES;
+use crate::client::{OF_BYTES, Protocol};
 use crate::load::{Connections, Faults, Record, Second, Shared};
 use crate::module::{Claim, Module};
 use crate::origin::Counts;
@@ -109,6 +109,8 @@ pub struct Report {
     pub module: String,
     /// Number of users.
     pub users: usize,
+    /// Protocol of the users.
+    pub protocol: Protocol,
     /// Requests a second that were wanted.
     pub rate: Option<f64>,
     /// Seed of the chances.
@@ -154,6 +156,7 @@ impl Report {
         Self {
             module: module.name().to_owned(),
             users: load.users,
+            protocol: shared.target.protocol,
             rate: load.rate,
             seed: load.seed,
             seconds: elapsed.as_secs_f64(),
