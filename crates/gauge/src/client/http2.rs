@@ -17,11 +17,13 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::client::SendRequest;
 use h2::{Reason, RecvStream};
 use http::{Request, Response, Uri, Version};
+use tokio::task::JoinHandle;
 
 use super::ask::Ask;
 use super::check::Reading;
@@ -38,6 +40,8 @@ const WINDOW_MAX: u32 = (1 << 31) - 1;
 /// Times that a request is sent at most; a server that lets one request through for each
 /// connection gets as many streams of it at once (arbitrary).
 const ATTEMPTS_MAX: u32 = 100;
+/// Time for which the end of a connection is waited for (arbitrary).
+const ENDING: Duration = Duration::from_millis(500);
 
 /// The connection of the moment, for all users that share one.
 #[derive(Debug)]
@@ -56,6 +60,8 @@ type Place = tokio::sync::OnceCell<Open>;
 struct Open {
     sender: SendRequest<Bytes>,
     health: Rc<Health>,
+    /// Reader and writer of its frames.
+    driver: JoinHandle<()>,
 }
 
 /// State of a connection beside its streams.
@@ -184,7 +190,7 @@ impl Lane {
             .await;
         let (sender, connection) = made.map_err(|error| health.fault(&error))?;
         let (theirs, journal) = (Rc::clone(&health), self.journal.clone());
-        tokio::task::spawn_local(async move {
+        let driver = tokio::task::spawn_local(async move {
             let Err(error) = connection.await else {
                 return;
             };
@@ -197,7 +203,11 @@ impl Lane {
                 theirs.settle(&journal);
             }
         });
-        Ok(Open { sender, health })
+        Ok(Open {
+            sender,
+            health,
+            driver,
+        })
     }
 }
 
@@ -228,6 +238,21 @@ impl Http2 {
         self.used = Weak::new();
     }
 
+    /// Ends the connection, if nobody else uses it, and waits until it has.
+    pub(super) async fn end(&mut self) {
+        let place = self.used.upgrade();
+        self.hang_up();
+        if Rc::strong_count(&self.lane) > 1 {
+            return;
+        }
+        let open = place.and_then(Rc::into_inner).and_then(Place::into_inner);
+        if let Some(Open { sender, driver, .. }) = open {
+            drop(sender);
+            // A server that does not let go is left.
+            let _ = tokio::time::timeout(ENDING, driver).await;
+        }
+    }
+
     /// Asks, and reads and checks the answer.
     pub(super) async fn exchange(&mut self, ask: &Ask, reading: &mut Reading) -> Result<(), Fault> {
         let mut request = self.request(&ask.method, ask.resource.path())?;
@@ -243,6 +268,9 @@ impl Http2 {
         while let Some(bytes) = body.data().await {
             let bytes = bytes.map_err(|error| match flight.health.fault(&error) {
                 Fault::NoHead(_) => reading.truncated(),
+                Fault::Http2(text) => {
+                    Fault::Http2(format!("{text}, after {} bytes", reading.body_bytes))
+                }
                 fault => fault,
             })?;
             reading.handle_bytes(&bytes).await?;

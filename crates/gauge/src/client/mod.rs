@@ -219,6 +219,15 @@ impl Client {
         self.link.hang_up();
     }
 
+    /// Ends the connection and waits, but not for long, until it has; what it ended by is among the
+    /// events then.
+    pub async fn end(&mut self) {
+        match &mut self.link {
+            Link::Http1(link) => link.hang_up(),
+            Link::Http2(link) => link.end().await,
+        }
+    }
+
     /// Takes what happened beside the answers.
     pub fn events(&mut self) -> Vec<Event> {
         self.journal.take()

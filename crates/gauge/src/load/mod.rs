@@ -300,11 +300,13 @@ fn run_thread(
             let module = Arc::clone(module);
             users.spawn_local(async move {
                 module.run(&mut user).await;
+                user.client.end().await;
                 user.note();
                 user.record
             })
         })
         .collect();
+    drop(clients);
     users.block_on(&runtime, async {
         let mut sum = Record::new(shared.began());
         for user in running {

@@ -67,6 +67,10 @@ async fn read(user: &mut User, knobs: &Knobs) -> Vec<(Resource, Arc<Vec<u8>>)> {
             }
         }
     }
+    client.end().await;
+    for event in client.events() {
+        user.record.event(event);
+    }
     if knobs.paths.is_empty() {
         let text = || "no path is named (--path)".to_owned();
         user.record.fault("given", text);
