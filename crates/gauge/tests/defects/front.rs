@@ -141,7 +141,10 @@ async fn forward(
     let sent = respond.send_response(answer, is_over);
     let mut out = sent.map_err(std::io::Error::other)?;
     let mut body = Bytes::from(read.split_off(end + 4));
-    while !is_over {
+    if is_over {
+        return Ok(());
+    }
+    loop {
         left -= body.len();
         let sent = out.send_data(body, left == 0);
         sent.map_err(std::io::Error::other)?;
