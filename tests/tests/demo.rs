@@ -227,8 +227,11 @@ fn run_the_tour(demo: &Demo) -> Result<()> {
 
 /// The line of curl brings HTTP/2, with the certificate that is printed and with no other.
 fn run_the_line_of_https(demo: &Demo) -> Result<()> {
-    let line = demo.text.lines().find(|line| line.contains("--cacert"));
-    let line = line.context("no line for https")?.trim();
+    let mut lines = demo.text.lines();
+    let line = lines
+        .find(|line| line.contains("--cacert"))
+        .context("no line for https")?
+        .trim();
     let words: Vec<&str> = line.split(' ').collect();
     let (program, words) = words.split_first().context("a line")?;
     if Command::new(program).arg("--version").output().is_err() {

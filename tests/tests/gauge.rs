@@ -66,9 +66,12 @@ impl Asked {
     /// The report of a run over HTTPS, in which nothing was wrong.
     fn gauge(&self, words: &[&str]) -> Result<Value> {
         let url = format!("https://127.0.0.1:{}", self.proxy.named_port("PORT_TLS"));
-        let ca = self.proxy.dir().join("cert.pem");
-        let ca = ca.to_str().context("a path")?;
-        self.gauge_at(&url, &[words, &["--ca", ca]].concat())
+        self.gauge_at(&url, &[words, &["--ca", &self.ca()]].concat())
+    }
+
+    /// The file with the server's certificate.
+    fn ca(&self) -> String {
+        self.proxy.dir().join("cert.pem").display().to_string()
     }
 
     fn gauge_at(&self, url: &str, words: &[&str]) -> Result<Value> {
@@ -82,12 +85,13 @@ impl Asked {
             .args(["--origin-https"])
             .args(words);
         // A connection of anybody may have the port for a moment between two runs.
-        let output = Deadline::after(Duration::from_secs(20)).poll(|| {
-            let output = command.output().ok()?;
-            let is_taken = String::from_utf8_lossy(&output.stderr).contains("cannot listen");
-            (!is_taken).then_some(output)
-        });
-        let output = output.context("the origin's port stays taken")?;
+        let output = Deadline::after(Duration::from_secs(20))
+            .poll(|| {
+                let output = command.output().ok()?;
+                let is_taken = String::from_utf8_lossy(&output.stderr).contains("cannot listen");
+                (!is_taken).then_some(output)
+            })
+            .context("the origin's port stays taken")?;
         let text = String::from_utf8_lossy(&output.stdout);
         ensure!(
             output.status.success(),
@@ -183,8 +187,8 @@ fn figures_are_those_that_the_server_counts() -> Result<()> {
 fn handshakes_are_full_or_resumed_as_the_server_counts_them() -> Result<()> {
     for protocol in ["http1", "http2"] {
         let asked = Asked::start()?;
-        let words = ["simple", "-n", "200", "--size", "1k", "--reconnect"];
-        let words = [&words[..], &["--protocol", protocol]].concat();
+        let run = ["simple", "-n", "200", "--size", "1k", "--reconnect"];
+        let words = [&run[..], &["--protocol", protocol]].concat();
         let report = asked.gauge(&words)?;
         assert_eq!(number(&report, "/connections/opened")?, 200);
         // Each user has sessions of its own: the first handshake is a full one.
@@ -227,8 +231,7 @@ fn certificate_that_nobody_vouches_for_is_a_fault() -> Result<()> {
     // What has no origin is logged.
     let asked = Asked::start_with(LogCheck::Off)?;
     let url = format!("https://127.0.0.1:{}", asked.proxy.named_port("PORT_TLS"));
-    let ca = asked.proxy.dir().join("cert.pem");
-    let ca = ca.to_str().context("a path")?;
+    let ca = &*asked.ca();
     for (words, said) in [
         (
             &["--ca", ca, "--server-name", "other.example"][..],

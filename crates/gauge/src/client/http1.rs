@@ -180,8 +180,9 @@ impl Http1 {
 /// A request as HTTP/1.1 has it.
 fn text(ask: &Ask, host: &str) -> String {
     let (method, path) = (&ask.method, ask.resource.path());
-    let range = ask.want.field();
-    let range = range
+    let range = ask
+        .want
+        .field()
         .map(|range| format!("Range: {range}\r\n"))
         .unwrap_or_default();
     format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{range}\r\n")

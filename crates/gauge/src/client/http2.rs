@@ -80,9 +80,9 @@ pub(super) struct Health {
 /// Age of a connection when a stream is opened on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Age {
-    /// It was opened for this very stream.
+    /// Opened for this very stream.
     New,
-    /// It was there before.
+    /// There before.
     Kept,
 }
 

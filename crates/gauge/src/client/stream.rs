@@ -88,28 +88,29 @@ impl Opener {
 
     /// Opens a connection, and agrees on TLS.
     pub(super) async fn open(&self) -> Result<Stream, Fault> {
-        let stream = TcpStream::connect(self.address).await;
-        let stream = stream.map_err(Fault::Connect)?;
+        let stream = TcpStream::connect(self.address)
+            .await
+            .map_err(Fault::Connect)?;
         stream.set_nodelay(true).map_err(Fault::Connect)?;
         self.journal.add(Event::Opened);
         let Some(connector) = &self.connector else {
             return Ok(Stream::Plain(stream));
         };
         let began = Instant::now();
-        let stream = connector.connect(stream).await.map_err(Fault::Handshake)?;
-        let agreed = stream.get_ref().1.alpn_protocol();
+        let encrypted = connector.connect(stream).await.map_err(Fault::Handshake)?;
+        let agreed = encrypted.get_ref().1.alpn_protocol();
         if !self.protocol.is_agreed(agreed) {
             let agreed = agreed.map_or("nothing".into(), String::from_utf8_lossy);
             let text = format!("the server agreed on {agreed}, wanted {}", self.protocol);
             return Err(Fault::Handshake(io::Error::other(text)));
         }
-        let session = match stream.get_ref().1.handshake_kind() {
+        let session = match encrypted.get_ref().1.handshake_kind() {
             Some(rustls::HandshakeKind::Resumed) => Session::Resumed,
             _ => Session::Full,
         };
         let event = Event::Handshake(session, began.elapsed());
         self.journal.add(event);
-        Ok(Stream::Tls(Box::new(stream)))
+        Ok(Stream::Tls(Box::new(encrypted)))
     }
 }
 

@@ -43,7 +43,7 @@ pub enum Trust {
 /// Use of earlier sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sessions {
-    /// They are resumed where the server lets them.
+    /// Resumed where the server lets them.
     Resumed,
     /// Every handshake is a full one.
     Forgotten,
@@ -65,18 +65,17 @@ impl Tls {
         let provider = Arc::new(crypto::aws_lc_rs::default_provider());
         let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()?;
-        let config = match roots(trust)? {
+        let trusting = match roots(trust)? {
             Some(roots) => config.with_root_certificates(roots),
             None => config
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(Unchecked(provider))),
         };
-        let config = config.with_no_client_auth();
         let bare = name.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(bare.to_owned())
             .with_context(|| format!("{name}: no name of a server"))?;
         Ok(Self {
-            config,
+            config: trusting.with_no_client_auth(),
             name,
             sessions,
         })

@@ -124,27 +124,25 @@ async fn body(
         shared.wait_for(&mut pace, len).await;
         counted = shared.counters.sent(path, at, len as u64, counted);
         at += len as u64;
-        send(out, Bytes::from(bytes), at == end).await?;
+        send(out, Bytes::from(bytes)).await?;
     }
-    if cut.is_some() {
-        shared.counters.cut();
-        out.send_reset(Reason::INTERNAL_ERROR);
+    if cut.is_none() {
+        return out.send_data(Bytes::new(), true);
     }
+    shared.counters.cut();
+    out.send_reset(Reason::INTERNAL_ERROR);
     Ok(())
 }
 
-/// Sends bytes as the client has room for them; `is_last` says that the body ends with them.
-async fn send(
-    out: &mut SendStream<Bytes>,
-    mut bytes: Bytes,
-    is_last: bool,
-) -> Result<(), h2::Error> {
+/// Sends bytes as the client has room for them.
+async fn send(out: &mut SendStream<Bytes>, mut bytes: Bytes) -> Result<(), h2::Error> {
     while !bytes.is_empty() {
         out.reserve_capacity(bytes.len());
-        let room = poll_fn(|context| out.poll_capacity(context)).await;
-        let room = room.unwrap_or(Err(Reason::STREAM_CLOSED.into()))?;
+        let room = poll_fn(|context| out.poll_capacity(context))
+            .await
+            .unwrap_or(Err(Reason::STREAM_CLOSED.into()))?;
         let part = bytes.split_to(room.min(bytes.len()));
-        out.send_data(part, is_last && bytes.is_empty())?;
+        out.send_data(part, false)?;
     }
     Ok(())
 }

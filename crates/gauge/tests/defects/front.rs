@@ -109,8 +109,10 @@ async fn forward(
     cache: SocketAddr,
 ) -> std::io::Result<()> {
     let mut inner = TcpStream::connect(cache).await?;
-    let range = request.headers().get("range");
-    let range = range.map(|range| format!("Range: {}\r\n", range.to_str().expect("text")));
+    let range = request
+        .headers()
+        .get("range")
+        .map(|range| format!("Range: {}\r\n", range.to_str().expect("text")));
     let (method, path) = (request.method(), request.uri().path());
     let text = format!(
         "{method} {path} HTTP/1.1\r\n{}\r\n",

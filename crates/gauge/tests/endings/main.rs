@@ -40,12 +40,21 @@ const INTERNAL_ERROR: u32 = 2;
 const REFUSED_STREAM: u32 = 7;
 const ENHANCE_YOUR_CALM: u32 = 11;
 
+/// Cover of the bytes on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cover {
+    /// Clear text.
+    None,
+    /// TLS.
+    Tls,
+}
+
 /// Report of two requests by one user.
-fn asked_twice(address: SocketAddr, protocol: Protocol, is_tls: bool) -> Report {
+fn asked_twice(address: SocketAddr, protocol: Protocol, cover: Cover) -> Report {
     let tls = || Tls::new(&Trust::Anyone, "gauge.test", Sessions::Resumed).expect("TLS");
     let target = Target {
         protocol,
-        tls: is_tls.then(|| Arc::new(tls())),
+        tls: (cover == Cover::Tls).then(|| Arc::new(tls())),
         timeout: Duration::from_secs(10),
         ..Target::new(address, "gauge.test".to_owned())
     };
@@ -113,7 +122,7 @@ fn endings_of_http2_are_repeated_or_told() {
         (Ending::AnswersAndGoesAway(INTERNAL_ERROR), 0, vec!["http2"]),
     ] {
         let address = serve(move |stream, number| frames::serve(stream, number, ending));
-        let report = asked_twice(address, Protocol::Http2, false);
+        let report = asked_twice(address, Protocol::Http2, Cover::None);
         assert_eq!(
             found(&report),
             (repeated, faults.clone()),
@@ -141,7 +150,7 @@ fn what_tls_finds_wrong_is_a_fault_in_both_protocols() {
                     Protocol::Http2 => frames::serve(stream, number, ending),
                 }
             });
-            let report = asked_twice(address, protocol, true);
+            let report = asked_twice(address, protocol, Cover::Tls);
             let text = table(&report);
             assert_eq!(
                 found(&report),
@@ -159,7 +168,7 @@ fn body_that_ends_with_a_connection_is_whole_only_after_close_notify() {
         let session = ServerConnection::new(Arc::clone(&config)).expect("a session");
         serve_http1(StreamOwned::new(session, stream), number, Ending::Cuts);
     });
-    let report = asked_twice(address, Protocol::Http1, true);
+    let report = asked_twice(address, Protocol::Http1, Cover::Tls);
     assert_eq!(found(&report), (0, vec!["truncated"]), "{}", table(&report));
 }
 

@@ -172,7 +172,9 @@ fn print(places: &Places, certificate: &Certificate, dir: &Path, trials: &str) -
 
 Open the page, and try in another terminal:
 
-{trials}By https, in HTTP/2. curl trusts the file for this one line; a browser warns, and shows the SHA-256 above.
+{trials}By https, in HTTP/2. curl trusts the file for this one line; a browser warns, and
+shows the SHA-256 above.
+
      curl -s -D - --cacert {certificate} https://{encrypted}/time
 
 Ctrl-C ends the demo and removes {dir}.",
