@@ -6,10 +6,14 @@
 //! X-Cache, and a time.
 
 use anyhow::{Context, Result, bail};
-use millpond_testkit::{Client, Deadline, Kind, Request, Response, binary};
+use millpond_testkit::{Client, Deadline, Kind, Request, Response, binary, skip};
 use rustix::process::{Pid, Signal, kill_process};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use sha2::{Digest, Sha256};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -56,7 +60,7 @@ impl Demo {
         });
         words
             .into_iter()
-            .find(|word| word.starts_with("http://") || word.starts_with('/'))
+            .find(|word| word.starts_with("http") || word.starts_with('/'))
             .with_context(|| format!("{label} is not printed"))
     }
 
@@ -221,6 +225,48 @@ fn run_the_tour(demo: &Demo) -> Result<()> {
     Ok(())
 }
 
+/// The line of curl brings HTTP/2, with the certificate that is printed and with no other.
+fn run_the_line_of_https(demo: &Demo) -> Result<()> {
+    let mut lines = demo.text.lines();
+    let line = lines
+        .find(|line| line.contains("--cacert"))
+        .context("no line for https")?
+        .trim();
+    let words: Vec<&str> = line.split(' ').collect();
+    let (program, words) = words.split_first().context("a line")?;
+    if Command::new(program).arg("--version").output().is_err() {
+        skip("no curl");
+        return Ok(());
+    }
+    let output = Command::new(program).args(words).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(text.starts_with("HTTP/2 200"), "{text}");
+    assert!(text.contains("x-cache: "), "{text}");
+    let is_trust = |word: &&&str| **word != "--cacert" && !word.ends_with("demo.pem");
+    let untrusted: Vec<&&str> = words.iter().filter(is_trust).collect();
+    let output = Command::new(program).args(untrusted).output()?;
+    assert_eq!(output.status.code(), Some(60), "curl does not trust it");
+    let old = Command::new(program)
+        .args(words)
+        .arg("--http1.1")
+        .output()?;
+    assert!(old.stdout.starts_with(b"HTTP/1.1 200"), "{old:?}");
+    Ok(())
+}
+
+/// The printed fingerprint is that of the certificate, whose key nobody else can read.
+fn check_the_certificate(demo: &Demo) -> Result<()> {
+    let path = Path::new(demo.place("certificate")?);
+    let der = CertificateDer::from_pem_file(path)?;
+    let bytes = Sha256::digest(&der);
+    let pairs: Vec<String> = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+    assert!(demo.text.contains(&pairs.join(":")), "{}", demo.text);
+    let key = path.with_extension("key").metadata()?;
+    assert_eq!(key.permissions().mode() & 0o077, 0);
+    Ok(())
+}
+
 /// The first event of the live page's stream.
 fn first_event(demo: &Demo) -> Result<String> {
     let authority = demo.place("live page")?.trim_start_matches("http://");
@@ -271,6 +317,9 @@ fn the_demo_shows_what_it_says_and_leaves_nothing_behind() {
         "the trials are on the page"
     );
 
+    run_the_line_of_https(&demo).unwrap();
+    check_the_certificate(&demo).unwrap();
+
     assert_eq!(demo.end().unwrap().code(), Some(0));
     assert!(!directory.exists(), "{} is removed", directory.display());
 }
@@ -278,7 +327,7 @@ fn the_demo_shows_what_it_says_and_leaves_nothing_behind() {
 #[test]
 fn two_demos_run_side_by_side_on_ports_of_their_own() {
     let (one, two) = (Demo::start().unwrap(), Demo::start().unwrap());
-    for label in ["live page", "Millpond", "origin", "access log"] {
+    for label in ["live page", "Millpond", "by https", "origin", "access log"] {
         assert_ne!(one.place(label).unwrap(), two.place(label).unwrap());
     }
     for demo in [one, two] {

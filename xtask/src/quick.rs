@@ -245,7 +245,14 @@ const AREAS: &[Area] = &[
         name: "shipped",
         about: "examples, documents, the demo",
         crates: &[],
-        tests: &["demo", "documents", "real_life", "seeds", "shipped"],
+        tests: &[
+            "demo",
+            "documents",
+            "gauge",
+            "real_life",
+            "seeds",
+            "shipped",
+        ],
     },
 ];
 

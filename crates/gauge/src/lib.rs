@@ -16,10 +16,12 @@
 //! | [`plan`] | a document that says what is wanted |
 //! | [`process`] | what the kernel knows of a server's processes |
 //! | `compare` | two servers in turn on one configuration |
+//! | `certificate` | certificates of its own making |
 //! | `command`, `unit` | the command line |
 //!
 //! It knows nothing of the server that it judges but HTTP, and imports none of its code.
 
+mod certificate;
 pub mod client;
 mod command;
 mod compare;

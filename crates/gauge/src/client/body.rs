@@ -50,7 +50,7 @@ impl Body {
             Framing::Empty | Framing::Length(0) => State::Over,
             Framing::Length(length) => State::Left(length),
             Framing::Chunked => State::ChunkLine,
-            Framing::Close => State::Close,
+            Framing::Close | Framing::Stream => State::Close,
         };
         Self { state }
     }

@@ -11,6 +11,15 @@ pub enum Fault {
     /// The server cannot be connected to.
     #[error("cannot connect: {0}")]
     Connect(io::Error),
+    /// TLS was not agreed on: neither is anything sent.
+    #[error("no TLS: {0}")]
+    Handshake(io::Error),
+    /// TLS found something wrong after the handshake: a record that was changed, or an alert.
+    #[error("TLS: {0}")]
+    Tls(rustls::Error),
+    /// HTTP/2 is broken, or the server ended a stream or the connection with an error.
+    #[error("HTTP/2: {0}")]
+    Http2(String),
     /// Nothing more came in time.
     #[error("no answer within {0:?}")]
     Timeout(std::time::Duration),
@@ -86,13 +95,27 @@ pub(crate) const OF_BYTES: &[&str] = &[
     "behind",
     "head",
     "field",
+    "tls",
+    "http2",
 ];
 
 impl Fault {
+    /// The fault of a connection that ended before a head: by I/O, or because TLS found something
+    /// wrong, which is no end.
+    pub(super) fn ended(error: io::Error) -> Self {
+        match tls_error(&error) {
+            Some(wrong) => Self::Tls(wrong),
+            None => Self::NoHead(error),
+        }
+    }
+
     /// The kind, as a word for counting.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Connect(_) => "connect",
+            Self::Handshake(_) => "handshake",
+            Self::Tls(_) => "tls",
+            Self::Http2(_) => "http2",
             Self::Timeout(_) => "timeout",
             Self::NoHead(_) => "no head",
             Self::Head(_) => "head",
@@ -105,6 +128,28 @@ impl Fault {
             Self::Chunked => "chunked",
             Self::Behind => "behind",
             Self::TooOld { .. } => "too old",
+        }
+    }
+}
+
+/// The error of TLS inside of one of I/O, if that is what it is.
+pub(super) fn tls_error(error: &io::Error) -> Option<rustls::Error> {
+    error.get_ref()?.downcast_ref().cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_tls_are_no_ends_of_connections() {
+        let wrong = io::Error::new(io::ErrorKind::InvalidData, rustls::Error::DecryptError);
+        assert_eq!(Fault::ended(wrong).kind(), "tls");
+        for error in [
+            io::ErrorKind::ConnectionReset.into(),
+            io::Error::new(io::ErrorKind::UnexpectedEof, "without close_notify"),
+        ] {
+            assert_eq!(Fault::ended(error).kind(), "no head");
         }
     }
 }

@@ -14,6 +14,8 @@ pub enum Framing {
     Chunked,
     /// The body ends with the connection.
     Close,
+    /// The body ends with its stream (HTTP/2).
+    Stream,
 }
 
 /// A head.
@@ -56,57 +58,106 @@ pub(super) fn parse(
     else {
         return Ok(None);
     };
-    let status = response.code.unwrap_or(0);
-    let mut head = Head {
-        status,
-        framing: Framing::Close,
-        generation: None,
-        content_range: None,
-        cache_status: None,
-        age: None,
-        is_last: response.version == Some(0),
-    };
-    let mut length = None;
-    let mut is_chunked = false;
+    let mut fields = Fields::new(response.code.unwrap_or(0), status_field);
+    fields.head.is_last = response.version == Some(0);
     for field in response.headers.iter() {
-        let is = |name: &str| field.name.eq_ignore_ascii_case(name);
-        let text = || std::str::from_utf8(field.value).unwrap_or_default().trim();
-        let wrong = |name, wanted: &str| Fault::Field {
-            name,
-            found: text().to_owned(),
-            wanted: wanted.to_owned(),
+        fields.add(field.name, field.value)?;
+    }
+    let Fields {
+        mut head,
+        length,
+        is_chunked,
+        ..
+    } = fields;
+    head.framing = match (length, is_chunked) {
+        _ if method == Method::Head || has_no_body(head.status) => Framing::Empty,
+        (_, true) => Framing::Chunked,
+        (Some(length), false) => Framing::Length(length),
+        (None, false) => Framing::Close,
+    };
+    Ok(Some((head, used)))
+}
+
+/// The head of an answer in HTTP/2.
+pub(super) fn of_stream(
+    parts: &http::response::Parts,
+    method: Method,
+    status_field: &str,
+) -> Result<Head, Fault> {
+    let mut fields = Fields::new(parts.status.as_u16(), status_field);
+    for (name, value) in &parts.headers {
+        fields.add(name.as_str(), value.as_bytes())?;
+    }
+    let Fields {
+        mut head, length, ..
+    } = fields;
+    head.framing = match length {
+        _ if method == Method::Head || has_no_body(head.status) => Framing::Empty,
+        Some(length) => Framing::Length(length),
+        None => Framing::Stream,
+    };
+    Ok(head)
+}
+
+/// True if answers of a status have no body (RFC 9110, section 6.4.1).
+fn has_no_body(status: u16) -> bool {
+    status == 304 || status == 204 || status < 200
+}
+
+/// Fields of a head, as they are read.
+struct Fields<'a> {
+    head: Head,
+    length: Option<u64>,
+    is_chunked: bool,
+    status_field: &'a str,
+}
+
+impl<'a> Fields<'a> {
+    fn new(status: u16, status_field: &'a str) -> Self {
+        Self {
+            head: Head {
+                status,
+                framing: Framing::Empty,
+                generation: None,
+                content_range: None,
+                cache_status: None,
+                age: None,
+                is_last: false,
+            },
+            length: None,
+            is_chunked: false,
+            status_field,
+        }
+    }
+
+    fn add(&mut self, name: &str, value: &[u8]) -> Result<(), Fault> {
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        let text = || std::str::from_utf8(value).unwrap_or_default().trim();
+        let number = |name| {
+            text().parse().map_err(|_| Fault::Field {
+                name,
+                found: text().to_owned(),
+                wanted: "a number".to_owned(),
+            })
         };
+        let head = &mut self.head;
         if is("Content-Length") {
-            let number = text()
-                .parse()
-                .map_err(|_| wrong("Content-Length", "a number"))?;
-            length = Some(number);
+            self.length = Some(number("Content-Length")?);
         } else if is("Transfer-Encoding") {
-            is_chunked = text().eq_ignore_ascii_case("chunked");
+            self.is_chunked = text().eq_ignore_ascii_case("chunked");
         } else if is(GENERATION_FIELD) {
-            let number = text()
-                .parse()
-                .map_err(|_| wrong(GENERATION_FIELD, "a number"))?;
-            head.generation = Some(number);
+            head.generation = Some(number(GENERATION_FIELD)?);
         } else if is("Content-Range") {
             head.content_range = content_range(text());
         } else if is("Connection") {
             head.is_last = text().eq_ignore_ascii_case("close");
         } else if is("Age") {
             head.age = text().parse().ok();
-        } else if is(status_field) {
+        } else if is(self.status_field) {
             head.cache_status = Some(text().to_owned());
         }
+        Ok(())
     }
-    head.framing = match (length, is_chunked) {
-        _ if method == Method::Head || status == 304 || status == 204 || status < 200 => {
-            Framing::Empty
-        }
-        (_, true) => Framing::Chunked,
-        (Some(length), false) => Framing::Length(length),
-        (None, false) => Framing::Close,
-    };
-    Ok(Some((head, used)))
 }
 
 /// `bytes 0-9/100`.

@@ -7,6 +7,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand};
 
+use super::protocol::{ProtocolArguments, Scheme};
+use crate::client::Target;
 use crate::load::Load;
 use crate::module::{Kind, Knobs, Module};
 use crate::origin::OriginConf;
@@ -57,7 +59,7 @@ pub(crate) struct LoadArguments {
     /// Module of the load: the actions of the users.
     #[arg(value_enum)]
     pub(crate) module: Option<Kind>,
-    /// Users: connections at one time.
+    /// Users: requests at one time; each has a connection, or a stream of one (--streams).
     #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
     users: u16,
     /// Threads that the users share.
@@ -124,6 +126,8 @@ pub(crate) struct LoadArguments {
     /// The field that tells the cache status.
     #[arg(long, default_value = "X-Cache-Status")]
     status_field: String,
+    #[command(flatten)]
+    protocol: ProtocolArguments,
 }
 
 impl LoadArguments {
@@ -172,14 +176,23 @@ impl LoadArguments {
     }
 
     /// Server that is asked, and the manner of asking.
-    pub(crate) fn target(&self, address: SocketAddr, host: String) -> crate::client::Target {
-        crate::client::Target {
+    pub(crate) fn target(
+        &self,
+        address: SocketAddr,
+        host: String,
+        scheme: Scheme,
+    ) -> Result<Target> {
+        Ok(Target {
             address,
             host,
+            protocol: self.protocol.protocol,
+            streams: self.protocol.streams()?,
+            tls: self.protocol.tls(scheme)?,
+            lifetime: self.protocol.lifetime(),
             status_field: self.status_field.clone(),
             timeout: self.timeout,
             read_rate: self.read_rate,
-        }
+        })
     }
 }
 
@@ -189,6 +202,9 @@ pub(crate) struct OriginArguments {
     /// Address that the built-in origin listens on.
     #[arg(long = "origin", value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<SocketAddr>,
+    /// The built-in origin speaks https, with a certificate of its own making.
+    #[arg(long)]
+    origin_https: bool,
     /// Time between a request and the head of the origin's answer.
     #[arg(long, default_value = "0ms", value_parser = duration)]
     delay: Duration,
@@ -227,6 +243,7 @@ impl OriginArguments {
         let usual = OriginConf::new();
         OriginConf {
             listen: self.listen.unwrap_or(usual.listen),
+            is_https: self.origin_https,
             delay: self.delay,
             jitter: self.jitter,
             rate: self.origin_rate,
@@ -283,7 +300,7 @@ pub(crate) struct RunArguments {
     pub(crate) load: LoadArguments,
     #[command(flatten)]
     pub(crate) plan: PlanArguments,
-    /// The server, as http://127.0.0.1:8080.
+    /// The server, as http://127.0.0.1:8080 or https://example.com.
     #[arg(long)]
     pub(crate) url: Option<String>,
     /// Value of Host; without it the one of the URL.
@@ -345,6 +362,10 @@ pub(crate) struct CompareArguments {
     /// Number of times that each is measured, in turn.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
+    /// Asks by https; {certificate} and {key} in commands and configuration are files with a
+    /// certificate of the gauge's own making, which it trusts.
+    #[arg(long)]
+    pub(crate) https: bool,
     /// Asks for everything once before it is measured.
     #[arg(long)]
     pub(crate) warm: bool,

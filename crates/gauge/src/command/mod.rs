@@ -4,6 +4,7 @@
 //! - `arguments` – words to what is wanted
 //! - `planned` – a plan's words before those of the command line
 //! - `single` – `gauge run`: one server that runs already
+//! - `protocol` – words about the protocol that servers are asked in
 //! - `progress` – the bar
 //!
 //! The exit status is 0 if everything was right and within its limits, 1 if not, 2 if it could not
@@ -13,6 +14,7 @@ mod about;
 mod arguments;
 mod planned;
 mod progress;
+mod protocol;
 mod single;
 
 use std::ffi::OsString;
@@ -25,6 +27,7 @@ use clap::{CommandFactory, Parser};
 use self::arguments::{Arguments, OutputArguments, Task};
 pub(crate) use self::arguments::{CompareArguments, Sides};
 pub(crate) use self::progress::{is_interrupted, watch};
+pub(crate) use self::protocol::Scheme;
 use self::single::write_files;
 pub(crate) use self::single::{broken_limits, measure, print};
 use crate::compare::{self, Comparison};

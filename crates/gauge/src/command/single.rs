@@ -8,7 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 
 use super::arguments::{OriginArguments, OutputArguments, RunArguments};
-use super::{Outcome, Verdict, watch};
+use super::{Outcome, Scheme, Verdict, watch};
+use crate::client::Trust;
 use crate::load::{self, Shared};
 use crate::module::Module;
 use crate::origin::Origin;
@@ -17,9 +18,13 @@ use crate::report::{self, About, Report};
 /// Asks a server that runs.
 pub(crate) fn run(wanted: &RunArguments) -> Result<Outcome> {
     let Some(url) = &wanted.url else {
-        bail!("where is the server? Say --url http://HOST[:PORT]");
+        bail!("where is the server? Say --url http://HOST[:PORT] or https://HOST[:PORT]");
     };
-    let (address, host) = server(url)?;
+    let Server {
+        address,
+        host,
+        scheme,
+    } = server(url)?;
     let host = wanted.host.clone().unwrap_or(host);
     let origin = match wanted.origin.listen {
         Some(_) => Some(Origin::start(wanted.origin.conf(wanted.load.load().seed))?),
@@ -34,7 +39,7 @@ pub(crate) fn run(wanted: &RunArguments) -> Result<Outcome> {
             "this module needs the built-in origin: give --origin ADDRESS:PORT, and have the server ask there"
         );
     }
-    let target = wanted.load.target(address, host);
+    let target = wanted.load.target(address, host, scheme)?;
     let shared = Arc::new(Shared::new(target, origin, wanted.load.load()));
     let report = measure(&shared, &Arc::new(module), wanted.output.quiet)?;
     print(&wanted.output, &report::table(&report));
@@ -116,7 +121,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
 /// Serves an origin until it is interrupted.
 pub(crate) fn serve(wanted: &OriginArguments) -> Result<Verdict> {
     let origin = Origin::start(wanted.conf(1))?;
-    eprintln!("origin on {}; Ctrl-C ends it", origin.address());
+    eprintln!("origin on {}; Ctrl-C ends it", origin.url());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -125,22 +130,33 @@ pub(crate) fn serve(wanted: &OriginArguments) -> Result<Verdict> {
     Ok(Verdict::Right)
 }
 
-/// Address and host of `http://HOST[:PORT]`.
-fn server(url: &str) -> Result<(SocketAddr, String)> {
-    let Some(rest) = url.strip_prefix("http://") else {
-        bail!("{url}: wanted http://HOST[:PORT]; TLS is not there yet");
+/// Server that a URL names.
+#[derive(Debug)]
+struct Server {
+    address: SocketAddr,
+    /// Value of `Host`.
+    host: String,
+    scheme: Scheme,
+}
+
+/// Server of `http://HOST[:PORT]` or `https://HOST[:PORT]`.
+fn server(url: &str) -> Result<Server> {
+    let (rest, usual, is_https) = match (url.strip_prefix("http://"), url.strip_prefix("https://"))
+    {
+        (Some(rest), _) => (rest, 80, false),
+        (None, Some(rest)) => (rest, 443, true),
+        (None, None) => bail!("{url}: wanted http://HOST[:PORT] or https://HOST[:PORT]"),
     };
     let host = rest.trim_end_matches('/');
     if host.contains('/') {
         bail!("{url}: the module chooses the path");
     }
-    let has_port = host
+    let with_port = host
         .rsplit_once(':')
-        .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let named = if has_port {
-        host.to_owned()
-    } else {
-        format!("{host}:80")
+        .filter(|(_, port)| port.parse::<u16>().is_ok());
+    let (name, named) = match with_port {
+        Some((name, _)) => (name, host.to_owned()),
+        None => (host, format!("{host}:{usual}")),
     };
     let mut found = named
         .to_socket_addrs()
@@ -148,7 +164,16 @@ fn server(url: &str) -> Result<(SocketAddr, String)> {
     let address = found
         .next()
         .with_context(|| format!("{url}: the host has no address"))?;
-    Ok((address, host.to_owned()))
+    let scheme = if is_https {
+        Scheme::Https(name.to_owned(), Trust::System)
+    } else {
+        Scheme::Http
+    };
+    Ok(Server {
+        address,
+        host: host.to_owned(),
+        scheme,
+    })
 }
 
 #[cfg(test)]
@@ -157,10 +182,23 @@ mod tests {
 
     #[test]
     fn a_url_names_a_server() {
-        let (address, host) = server("http://127.0.0.1:8080/").expect("a URL");
-        assert_eq!((address.port(), host.as_str()), (8080, "127.0.0.1:8080"));
-        assert_eq!(server("http://127.0.0.1").expect("a URL").0.port(), 80);
-        for url in ["127.0.0.1", "https://127.0.0.1", "http://127.0.0.1/a"] {
+        let https = |name: &str| Scheme::Https(name.to_owned(), Trust::System);
+        for (url, port, host, scheme) in [
+            (
+                "http://127.0.0.1:8080/",
+                8080,
+                "127.0.0.1:8080",
+                Scheme::Http,
+            ),
+            ("http://127.0.0.1", 80, "127.0.0.1", Scheme::Http),
+            ("https://127.0.0.1", 443, "127.0.0.1", https("127.0.0.1")),
+            ("https://[::1]:8443", 8443, "[::1]:8443", https("[::1]")),
+        ] {
+            let server = server(url).expect("a URL");
+            let found = (server.address.port(), &*server.host, server.scheme);
+            assert_eq!(found, (port, host, scheme), "{url}");
+        }
+        for url in ["127.0.0.1", "ftp://127.0.0.1", "http://127.0.0.1/a"] {
             assert!(server(url).is_err(), "{url}");
         }
     }

@@ -193,9 +193,9 @@ fn measured_side(wanted: &CompareArguments, command: &str) -> Result<(Report, Op
     let origin = Origin::start(wanted.origin.conf(load.seed))?;
     let server = Arc::new(Server::start(wanted, command, origin.address())?);
     let mut origin = Some(origin);
-    let target = wanted
-        .load
-        .target(server.address(), server.address().to_string());
+    let host = server.address().to_string();
+    let scheme = server.scheme();
+    let target = wanted.load.target(server.address(), host, scheme)?;
     let share = |origin| {
         let mut shared = Shared::new(target.clone(), origin, load.clone());
         shared.server = Some(Arc::<Server>::clone(&server));

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::command::CompareArguments;
+use crate::certificate::Certificate;
+use crate::client::Trust;
+use crate::command::{CompareArguments, Scheme};
 use crate::load::Restart;
 use crate::process::Usage;
 
@@ -31,6 +33,8 @@ pub(super) struct Server {
     words: Vec<String>,
     address: SocketAddr,
     dir: PathBuf,
+    /// Certificate that the server was given; none: it is asked in clear text.
+    certificate: Option<Certificate>,
     has_checker: bool,
 }
 
@@ -46,6 +50,12 @@ impl Server {
         let address = free_address()?;
         let dir = new_dir()?;
         let conf = dir.join("gauge.conf");
+        let certificate = wanted.https.then(Certificate::make).transpose()?;
+        let (pem, key) = (dir.join("gauge.pem"), dir.join("gauge.key"));
+        if let Some(certificate) = &certificate {
+            fs::write(&pem, &certificate.pem)?;
+            fs::write(&key, &certificate.key_pem)?;
+        }
         let put_in = |text: &str| {
             let mut text = text.to_owned();
             for (name, value) in &values {
@@ -55,6 +65,8 @@ impl Server {
                 .replace("{origin}", &origin.to_string())
                 .replace("{dir}", &dir.display().to_string())
                 .replace("{conf}", &conf.display().to_string())
+                .replace("{certificate}", &pem.display().to_string())
+                .replace("{key}", &key.display().to_string())
                 .replace("{log}", &dir.join("checker.log").display().to_string())
         };
         fs::write(&conf, put_in(&template))?;
@@ -71,6 +83,7 @@ impl Server {
             words,
             address,
             dir,
+            certificate,
             has_checker: wanted.under.is_some(),
         };
         server.wait_until_there()?;
@@ -103,6 +116,17 @@ impl Server {
     /// Address that the server listens on.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Manner in which the server is asked.
+    pub(super) fn scheme(&self) -> Scheme {
+        match &self.certificate {
+            Some(certificate) => Scheme::Https(
+                self.address.ip().to_string(),
+                Trust::Certificate(certificate.der.clone()),
+            ),
+            None => Scheme::Http,
+        }
     }
 
     /// Resources that the server used so far.

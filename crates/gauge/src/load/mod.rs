@@ -24,15 +24,15 @@ use anyhow::{Context, Result};
 use tokio::sync::Barrier;
 use tokio::task::LocalSet;
 
-pub use self::record::{Faults, Record, Second};
-use crate::client::{Answer, Ask, Client, Target};
+pub use self::record::{Connections, Faults, Record, Second};
+use crate::client::{Answer, Ask, Client, Clients, Event, Fault, Target};
 use crate::module::Module;
 use crate::origin::Origin;
 
 /// Amount of load.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// Users: connections.
+    /// Users: requests at one time.
     pub users: usize,
     /// Number of threads that the users share.
     pub threads: usize,
@@ -158,13 +158,13 @@ pub struct User {
 }
 
 impl User {
-    fn new(number: usize, shared: &Arc<Shared>) -> Self {
+    fn new(number: usize, client: Client, shared: &Arc<Shared>) -> Self {
         // Seeds of neighbours must not make like chances: the generator mixes them.
         let seed = shared.load.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number as u64;
         Self {
             number,
             random: fastrand::Rng::with_seed(seed),
-            client: Client::new(Arc::clone(&shared.target)),
+            client,
             record: Record::new(shared.began()),
             shared: Arc::clone(shared),
             due: None,
@@ -187,6 +187,7 @@ impl User {
     pub async fn ask(&mut self, ask: &Ask) -> Option<Answer> {
         let late = self.due.take().map_or(Duration::ZERO, |due| due.elapsed());
         let outcome = self.client.ask(ask).await;
+        self.note();
         let shared = &self.shared;
         shared.done.fetch_add(1, Ordering::Relaxed);
         if let Some(answer) = &outcome.answer {
@@ -200,7 +201,7 @@ impl User {
                 self.record.fault(fault.kind(), || {
                     format!("{} {:?}: {fault}", ask.resource.path(), ask.want)
                 });
-                if matches!(fault, crate::client::Fault::Connect(_)) {
+                if matches!(fault, Fault::Connect(_) | Fault::Handshake(_)) {
                     // A server that is not there must not be asked a million times a second.
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
@@ -212,6 +213,7 @@ impl User {
     /// Asks like [`User::ask`], outside of what is measured: only faults are recorded.
     pub async fn prepare(&mut self, ask: &Ask) -> Option<Answer> {
         let outcome = self.client.ask(ask).await;
+        self.note();
         match outcome.fault {
             None => outcome.answer,
             Some(fault) => {
@@ -225,13 +227,25 @@ impl User {
 
     /// Asks for something that the server itself knows: status and body.
     pub async fn fetch(&mut self, method: &str, path: &str) -> Option<(u16, Vec<u8>)> {
-        match self.client.fetch(method, path).await {
+        let fetched = self.client.fetch(method, path).await;
+        self.note();
+        match fetched {
             Ok(fetched) => Some(fetched),
             Err(fault) => {
                 self.record
                     .fault(fault.kind(), || format!("{path}: {fault}"));
                 None
             }
+        }
+    }
+
+    /// Records what happened on connections beside the answers.
+    fn note(&mut self) {
+        for event in self.client.events() {
+            if matches!(event, Event::Ended(_)) {
+                self.shared.faults.fetch_add(1, Ordering::Relaxed);
+            }
+            self.record.event(event);
         }
     }
 
@@ -279,16 +293,20 @@ fn run_thread(
         .build()?;
     let users = LocalSet::new();
     let numbers = (thread..shared.load.users).step_by(threads);
+    let mut clients = Clients::new(Arc::clone(&shared.target));
     let running: Vec<_> = numbers
         .map(|number| {
-            let mut user = User::new(number, shared);
+            let mut user = User::new(number, clients.make(), shared);
             let module = Arc::clone(module);
             users.spawn_local(async move {
                 module.run(&mut user).await;
+                user.client.end().await;
+                user.note();
                 user.record
             })
         })
         .collect();
+    drop(clients);
     users.block_on(&runtime, async {
         let mut sum = Record::new(shared.began());
         for user in running {

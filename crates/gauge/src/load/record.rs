@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::client::Answer;
+use crate::client::{Answer, Event, Session};
 use crate::module::Claim;
 
 /// The longest time that is told apart, in microseconds: an hour.
@@ -15,6 +15,11 @@ const EXAMPLES: usize = 5;
 /// Seconds that are told apart; what comes later counts for the last one.
 const SECONDS_MAX: usize = 24 * 3600;
 
+/// Times of full handshakes, by their name among the phases.
+const HANDSHAKE: &str = "handshake";
+/// Times of handshakes that resumed a session.
+const RESUMPTION: &str = "resumption";
+
 /// Faults of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Faults {
@@ -22,6 +27,19 @@ pub struct Faults {
     pub count: u64,
     /// Examples of the fault: the first few, with their place.
     pub examples: Vec<String>,
+}
+
+/// Connections that were opened for a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Connections {
+    /// Number of connections that were opened.
+    pub opened: u64,
+    /// Number of full handshakes of TLS.
+    pub full: u64,
+    /// Number of handshakes that resumed a session.
+    pub resumed: u64,
+    /// Number of requests that were sent again, because a kept connection took none any more.
+    pub repeated: u64,
 }
 
 /// One second of a run.
@@ -56,6 +74,8 @@ pub struct Record {
     pub requests: u64,
     /// Number of bytes of the answers' bodies.
     pub bytes: u64,
+    /// Connections.
+    pub connections: Connections,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
     /// Answers by cache status.
@@ -79,6 +99,7 @@ impl Record {
             claims: Vec::new(),
             requests: 0,
             bytes: 0,
+            connections: Connections::default(),
             statuses: BTreeMap::new(),
             cache_statuses: BTreeMap::new(),
             faults: BTreeMap::new(),
@@ -106,6 +127,26 @@ impl Record {
         second.requests += 1;
         second.bytes += answer.body_bytes;
         second.slowest_us = second.slowest_us.max(first_byte);
+    }
+
+    /// Something happened on a connection.
+    pub fn event(&mut self, event: Event) {
+        let connections = &mut self.connections;
+        match event {
+            Event::Opened => connections.opened += 1,
+            Event::Repeated => connections.repeated += 1,
+            Event::Handshake(Session::Full, time) => {
+                connections.full += 1;
+                self.phase(HANDSHAKE, time);
+            }
+            Event::Handshake(Session::Resumed, time) => {
+                connections.resumed += 1;
+                self.phase(RESUMPTION, time);
+            }
+            Event::Ended(fault) => {
+                self.fault(fault.kind(), || format!("between answers: {fault}"));
+            }
+        }
     }
 
     /// Something was wrong.
@@ -159,6 +200,11 @@ impl Record {
         }
         self.requests += other.requests;
         self.bytes += other.bytes;
+        let (own, others) = (&mut self.connections, &other.connections);
+        own.opened += others.opened;
+        own.full += others.full;
+        own.resumed += others.resumed;
+        own.repeated += others.repeated;
         for (status, count) in &other.statuses {
             *self.statuses.entry(*status).or_default() += count;
         }

@@ -39,10 +39,15 @@ pub(super) async fn run(user: &mut User, knobs: &Knobs, bodies: &Bodies) {
 
 /// Reads all bodies; what cannot be read is a fault.
 async fn read(user: &mut User, knobs: &Knobs) -> Vec<(Resource, Arc<Vec<u8>>)> {
-    let address = knobs.against.unwrap_or(user.shared.target.address);
-    let target = Target {
-        address,
-        ..user.shared.target.as_ref().clone()
+    let asked = user.shared.target.as_ref();
+    let address = knobs.against.unwrap_or(asked.address);
+    let target = match knobs.against {
+        // That origin is asked in clear text, whatever the server speaks.
+        Some(address) => Target {
+            timeout: asked.timeout,
+            ..Target::new(address, asked.host.clone())
+        },
+        None => asked.clone(),
     };
     let mut client = Client::new(Arc::new(target));
     let mut all = Vec::new();
@@ -61,6 +66,10 @@ async fn read(user: &mut User, knobs: &Knobs) -> Vec<(Resource, Arc<Vec<u8>>)> {
                 user.record.fault("given", text);
             }
         }
+    }
+    client.end().await;
+    for event in client.events() {
+        user.record.event(event);
     }
     if knobs.paths.is_empty() {
         let text = || "no path is named (--path)".to_owned();

@@ -8,6 +8,8 @@ use std::time::Duration;
 pub struct OriginConf {
     /// Address that the origin listens on.
     pub listen: SocketAddr,
+    /// True if it speaks https, with a certificate of its own making.
+    pub is_https: bool,
     /// Time between a request and the head of its answer.
     pub delay: Duration,
     /// Up to this much more, at random.
@@ -38,6 +40,7 @@ impl OriginConf {
     pub fn new() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            is_https: false,
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
             rate: None,

@@ -1,11 +1,9 @@
 //! A connection to an origin: requests in, answers out, at the pace of the configuration.
 
 use std::io;
-use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::Shared;
 use super::answer::{self, Asking, Reply};
@@ -16,8 +14,10 @@ use crate::content::Content;
 const HEAD_MAX: usize = 64 << 10;
 
 /// Answers requests until the connection ends.
-pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>) {
-    shared.counters.connected();
+pub(super) async fn serve<S>(stream: S, shared: Arc<Shared>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let mut connection = Connection {
         stream,
         unread: Vec::new(),
@@ -26,18 +26,20 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     // Who closes a connection does not want to hear about it.
     while let Ok(Some(asking)) = connection.read().await {
         if !matches!(connection.answer(&asking).await, Ok(true)) {
-            return;
+            break;
         }
     }
+    // Over TLS the end is told; a socket is closed by it.
+    let _ = connection.stream.shutdown().await;
 }
 
-struct Connection {
-    stream: TcpStream,
+struct Connection<S> {
+    stream: S,
     unread: Vec<u8>,
     shared: Arc<Shared>,
 }
 
-impl Connection {
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// The next request; none when there is none.
     async fn read(&mut self) -> io::Result<Option<Asking>> {
         loop {
@@ -59,17 +61,11 @@ impl Connection {
         let shared = Arc::clone(&self.shared);
         let path = asking.target.split('?').next().unwrap_or_default();
         let running = shared.counters.begin(path);
-        let wait = shared.conf.delay + shared.conf.jitter.mul_f64(shared.chance());
-        if wait > Duration::ZERO {
-            tokio::time::sleep(wait).await;
-        }
-        if shared.is_failing.load(std::sync::atomic::Ordering::SeqCst)
-            || shared.chance() < shared.conf.failures
-        {
-            shared.counters.failed();
+        shared.think().await;
+        if shared.fails() {
             drop(running);
             let head = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
-            self.stream.write_all(head).await?;
+            self.write(head).await?;
             return Ok(!asking.is_last);
         }
         let reply = answer::reply(asking, shared.generation(), &shared.conf);
@@ -91,20 +87,16 @@ impl Connection {
         let mut out = head.into_bytes();
         let (start, end) = reply.piece;
         let Some(content) = reply.content else {
-            self.stream.write_all(&out).await?;
+            self.write(&out).await?;
             return Ok(true);
         };
-        let is_cut = self.shared.chance() < self.shared.conf.cuts && end - start > 1;
-        let last = if is_cut {
-            start + (end - start) / 2
-        } else {
-            end
-        };
+        let cut = self.shared.cut(reply.piece);
+        let last = cut.unwrap_or(end);
         self.body(path, &content, (start, last), &mut out).await?;
-        if is_cut {
+        if cut.is_some() {
             self.shared.counters.cut();
         }
-        Ok(!is_cut)
+        Ok(cut.is_none())
     }
 
     /// Sends what is in `out`, and a piece of a body.
@@ -119,35 +111,24 @@ impl Connection {
         let mut at = start;
         let mut counted = None;
         while at < end {
-            let piece = pace.piece().min(self.total_piece());
+            let piece = self.shared.piece(&pace);
             let len = piece.min(usize::try_from(end - at).unwrap_or(usize::MAX));
             let begins = out.len();
             out.resize(begins + len, 0);
             content.write(at, &mut out[begins..]);
-            self.wait_for(&mut pace, len).await;
+            self.shared.wait_for(&mut pace, len).await;
             counted = self.shared.counters.sent(path, at, len as u64, counted);
-            self.stream.write_all(out).await?;
+            self.write(out).await?;
             out.clear();
             at += len as u64;
         }
-        self.stream.write_all(out).await
+        self.write(out).await
     }
 
-    fn total_piece(&self) -> usize {
-        let pace = self.shared.pace.lock();
-        pace.unwrap_or_else(PoisonError::into_inner).piece()
-    }
-
-    /// Waits until `len` bytes may go by both rates.
-    async fn wait_for(&self, own: &mut Pace, len: usize) {
-        let now = Instant::now();
-        let all = {
-            let pace = self.shared.pace.lock();
-            pace.unwrap_or_else(PoisonError::into_inner).take(len, now)
-        };
-        if let Some(at) = own.take(len, now).max(all) {
-            tokio::time::sleep_until(at.into()).await;
-        }
+    /// Sends bytes at once.
+    async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes).await?;
+        self.stream.flush().await
     }
 }
 

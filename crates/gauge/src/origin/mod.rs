@@ -10,6 +10,8 @@
 //! - `conf` – how it behaves
 //! - `answer` – request to answer, without sockets
 //! - `connection` – the bytes of it
+//! - `http2` – the same as streams
+//! - `tls` – what is around them, if it is wanted
 //! - `pace` – rates
 //! - `count` – what was asked
 //!
@@ -20,7 +22,9 @@ mod answer;
 mod conf;
 mod connection;
 mod count;
+mod http2;
 mod pace;
+mod tls;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,9 +33,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::LocalSet;
+use tokio_rustls::TlsAcceptor;
 
 pub use self::conf::OriginConf;
 use self::count::Counters;
@@ -40,6 +45,9 @@ use self::pace::Pace;
 
 /// Name of the field with the generation of an answer.
 pub const GENERATION_FIELD: &str = "X-Generation";
+
+/// First bytes of HTTP/2 (RFC 9113, section 3.4), which no other method has.
+const PREFACE: [u8; 14] = *b"PRI * HTTP/2.0";
 
 /// State that connections share.
 #[derive(Debug)]
@@ -67,6 +75,47 @@ impl Shared {
             .map_or(0, |change| time.as_nanos() / change.as_nanos().max(1));
         // A run does not last for 2^64 changes.
         by_time as u64 + self.bumps.load(Ordering::SeqCst)
+    }
+
+    /// Waits for as long as it takes to begin an answer.
+    async fn think(&self) {
+        let wait = self.conf.delay + self.conf.jitter.mul_f64(self.chance());
+        if wait > Duration::ZERO {
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// True if the request is answered with 503, which is counted.
+    fn fails(&self) -> bool {
+        let fails = self.is_failing.load(Ordering::SeqCst) || self.chance() < self.conf.failures;
+        if fails {
+            self.counters.failed();
+        }
+        fails
+    }
+
+    /// Offset at which the body between two offsets is cut; none if it is sent whole.
+    fn cut(&self, (start, end): (u64, u64)) -> Option<u64> {
+        let is_cut = self.chance() < self.conf.cuts && end - start > 1;
+        is_cut.then(|| start + (end - start) / 2)
+    }
+
+    /// Bytes that go at one time by both rates.
+    fn piece(&self, own: &Pace) -> usize {
+        let all = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        own.piece().min(all.piece())
+    }
+
+    /// Waits until `len` bytes may go by both rates.
+    async fn wait_for(&self, own: &mut Pace, len: usize) {
+        let now = Instant::now();
+        let all = {
+            let pace = self.pace.lock();
+            pace.unwrap_or_else(PoisonError::into_inner).take(len, now)
+        };
+        if let Some(at) = own.take(len, now).max(all) {
+            tokio::time::sleep_until(at.into()).await;
+        }
     }
 
     /// A number from 0 to 1 (excluded).
@@ -103,6 +152,7 @@ impl Origin {
         });
         let over = Arc::new(Notify::new());
         let (theirs, until) = (Arc::clone(&shared), Arc::clone(&over));
+        let acceptor = shared.conf.is_https.then(tls::acceptor).transpose()?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -110,7 +160,7 @@ impl Origin {
             .name("origin".to_owned())
             .spawn(move || {
                 let serving = LocalSet::new();
-                serving.block_on(&runtime, serve(listener, theirs, until));
+                serving.block_on(&runtime, serve(listener, acceptor, theirs, until));
             })?;
         Ok(Self {
             shared,
@@ -123,6 +173,16 @@ impl Origin {
     /// Address that the origin listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// URL of the origin, without a path.
+    pub fn url(&self) -> String {
+        let scheme = if self.shared.conf.is_https {
+            "https"
+        } else {
+            "http"
+        };
+        format!("{scheme}://{}", self.address)
     }
 
     /// The generation of answers that begin now, if nothing changes.
@@ -173,7 +233,12 @@ impl Drop for Origin {
     }
 }
 
-async fn serve(listener: std::net::TcpListener, shared: Arc<Shared>, until: Arc<Notify>) {
+async fn serve(
+    listener: std::net::TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    shared: Arc<Shared>,
+    until: Arc<Notify>,
+) {
     let Ok(listener) = TcpListener::from_std(listener) else {
         return;
     };
@@ -183,7 +248,34 @@ async fn serve(listener: std::net::TcpListener, shared: Arc<Shared>, until: Arc<
             accepted = listener.accept() => {
                 // Out of descriptors, most likely: the next one may work.
                 let Ok((stream, _)) = accepted else { continue };
-                tokio::task::spawn_local(connection::serve(stream, Arc::clone(&shared)));
+                let shared = Arc::clone(&shared);
+                shared.counters.connected();
+                tokio::task::spawn_local(welcome(stream, acceptor.clone(), shared));
+            }
+        }
+    }
+}
+
+/// Serves one connection, encrypted if that is wanted.
+async fn welcome(stream: TcpStream, acceptor: Option<TlsAcceptor>, shared: Arc<Shared>) {
+    // The last piece of an answer does not wait for the client's word about the one before it.
+    let _ = stream.set_nodelay(true);
+    match acceptor {
+        None => {
+            let mut begin = [0; PREFACE.len()];
+            // A client that knows beforehand sends it in one piece.
+            match stream.peek(&mut begin).await {
+                Ok(_) if begin == PREFACE => http2::serve(stream, shared).await,
+                _ => connection::serve(stream, shared).await,
+            }
+        }
+        Some(acceptor) => {
+            // Who breaks a handshake off does not want to hear about it.
+            if let Ok(stream) = acceptor.accept(stream).await {
+                match stream.get_ref().1.alpn_protocol() {
+                    Some(b"h2") => http2::serve(stream, shared).await,
+                    _ => connection::serve(stream, shared).await,
+                }
             }
         }
     }

@@ -21,6 +21,8 @@ const TIMES: &[Named<TimesOf>] = &[
     ("suffix", |report| report.phases.get("suffix")),
     ("first", |report| report.phases.get("first")),
     ("then", |report| report.phases.get("then")),
+    ("handshake", |report| report.phases.get("handshake")),
+    ("resumption", |report| report.phases.get("resumption")),
 ];
 
 /// Figures of times, by the second part of their names.
@@ -71,6 +73,26 @@ const PLAIN: &[Named<(Unit, Plain)>] = &[
     (
         "hit_ratio",
         (Unit::Share, |report| Some(report.hit_ratio())),
+    ),
+    (
+        "connections",
+        (Unit::Count, |report| Some(report.connections.opened as f64)),
+    ),
+    (
+        "handshakes.full",
+        (Unit::Count, |report| Some(report.connections.full as f64)),
+    ),
+    (
+        "handshakes.resumed",
+        (Unit::Count, |report| {
+            Some(report.connections.resumed as f64)
+        }),
+    ),
+    (
+        "repeated",
+        (Unit::Count, |report| {
+            Some(report.connections.repeated as f64)
+        }),
     ),
     ("fetched", (Unit::Bytes, |report| amount(report, FETCHED))),
     (

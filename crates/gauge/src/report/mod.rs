@@ -19,8 +19,8 @@ use serde::Serialize;
 pub use self::limit::Limit;
 pub use self::page::{About, page};
 pub use self::table::{bytes, table, time};
-use crate::client::OF_BYTES;
-use crate::load::{Faults, Record, Second, Shared};
+use crate::client::{OF_BYTES, Protocol};
+use crate::load::{Connections, Faults, Record, Second, Shared};
 use crate::module::{Claim, Module};
 use crate::origin::Counts;
 
@@ -109,6 +109,8 @@ pub struct Report {
     pub module: String,
     /// Number of users.
     pub users: usize,
+    /// Protocol of the users.
+    pub protocol: Protocol,
     /// Requests a second that were wanted.
     pub rate: Option<f64>,
     /// Seed of the chances.
@@ -119,6 +121,8 @@ pub struct Report {
     pub requests: u64,
     /// Number of bytes of the answers' bodies, each compared.
     pub bytes: u64,
+    /// Connections of the users.
+    pub connections: Connections,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
     /// Answers by cache status; `-`: none was told.
@@ -152,11 +156,13 @@ impl Report {
         Self {
             module: module.name().to_owned(),
             users: load.users,
+            protocol: shared.target.protocol,
             rate: load.rate,
             seed: load.seed,
             seconds: elapsed.as_secs_f64(),
             requests: record.requests,
             bytes: record.bytes,
+            connections: record.connections,
             statuses: record.statuses.clone(),
             cache_statuses: record.cache_statuses.clone(),
             ttfb: Times::of(&record.first_byte),

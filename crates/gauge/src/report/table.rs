@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Report, Times};
+use crate::load::Connections;
 
 /// A time of so many microseconds, in three digits.
 pub fn time(micros: f64) -> String {
@@ -79,6 +80,7 @@ fn write_table(out: &mut String, report: &Report) -> std::fmt::Result {
     let statuses = report.cache_statuses.iter();
     let statuses = statuses.map(|(status, count)| format!("{status} {count}"));
     writeln!(out, "cache status  {}", counted(statuses.collect()))?;
+    writeln!(out, "connections   {}", connections(&report.connections))?;
     if let Some(origin) = &report.origin {
         writeln!(
             out,
@@ -104,6 +106,18 @@ fn write_table(out: &mut String, report: &Report) -> std::fmt::Result {
         }
     }
     Ok(())
+}
+
+/// Connections, with what there was of handshakes and repetitions.
+fn connections(it: &Connections) -> String {
+    let mut text = format!("{} opened", it.opened);
+    if it.full + it.resumed > 0 {
+        text += &format!(", handshakes: {} full, {} resumed", it.full, it.resumed);
+    }
+    if it.repeated > 0 {
+        text += &format!(", requests sent again: {}", it.repeated);
+    }
+    text
 }
 
 fn row(out: &mut String, name: &str, times: &Times) -> std::fmt::Result {

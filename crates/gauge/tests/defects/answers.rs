@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::broken::{Broken, Defect};
+use crate::front::Way;
 use millpond_gauge::client::Target;
 use millpond_gauge::load::{self, Load, Shared};
 use millpond_gauge::module::{Kind, Knobs, Module};
@@ -13,8 +14,13 @@ use millpond_gauge::report::{Claims, Report};
 
 const USERS: usize = 8;
 
-/// Report of a module on a cache.
+/// Report of a module on a cache that is asked in clear text.
 fn measured(defect: Defect, kind: Kind) -> Report {
+    measured_over(Way::Plain, defect, kind)
+}
+
+/// Report of a module on a cache.
+fn measured_over(way: Way, defect: Defect, kind: Kind) -> Report {
     let conf = OriginConf {
         // Long enough that all of a round ask before the answer is there.
         delay: Duration::from_millis(20),
@@ -23,14 +29,11 @@ fn measured(defect: Defect, kind: Kind) -> Report {
     let origin = Origin::start(conf).expect("origin");
     let server = Broken::start(defect, origin.address());
     let target = Target {
-        address: server.address(),
-        host: "gauge.test".to_owned(),
-        status_field: "X-Cache-Status".to_owned(),
         timeout: match defect {
             Defect::LostWaiter | Defect::Miscounts => Duration::from_millis(500),
             _ => Duration::from_secs(30),
         },
-        read_rate: None,
+        ..way.target(server.address())
     };
     let path = "/somewhere/else-20000.bin".to_owned();
     let knobs = Knobs {
@@ -65,6 +68,12 @@ fn measured(defect: Defect, kind: Kind) -> Report {
 
 #[test]
 fn a_cache_without_a_defect_is_right() {
+    for way in Way::ALL {
+        nothing_is_found(way);
+    }
+}
+
+fn nothing_is_found(way: Way) {
     for kind in [
         Kind::Simple,
         Kind::Range,
@@ -75,21 +84,42 @@ fn a_cache_without_a_defect_is_right() {
         Kind::Given,
         Kind::Stats,
     ] {
-        let report = measured(Defect::None, kind);
+        let report = measured_over(way, Defect::None, kind);
         assert!(
             report.is_right(Claims::Held),
-            "{}",
+            "{way:?}: {}",
             millpond_gauge::report::table(&report)
         );
         // One user knows what is stored, and asks for each once.
         let least = if kind == Kind::Stats { 5 } else { 64 };
         assert!(report.requests >= least, "{kind:?}: {}", report.requests);
         assert!(report.bytes > 0);
+        let it = report.connections;
+        match way {
+            Way::Plain => assert_eq!((it.full, it.resumed), (0, 0), "{it:?}"),
+            // The origin that is compared with is asked in clear text.
+            _ => assert_eq!(
+                it.full + it.resumed + u64::from(kind == Kind::Given),
+                it.opened,
+                "{kind:?}: {it:?}"
+            ),
+        }
     }
 }
 
 #[test]
 fn every_defect_of_an_answer_is_found_and_named() {
+    for way in Way::ALL {
+        defects_are_named(way);
+    }
+}
+
+fn defects_are_named(way: Way) {
+    // A stream of HTTP/2 that ends too soon says so.
+    let truncated = match way {
+        Way::Http2 => ("http2", "unexpected internal error encountered"),
+        _ => ("truncated", "ended after 10000 of 20000 bytes"),
+    };
     for (defect, kind, fault, place) in [
         (
             Defect::WrongByte,
@@ -110,12 +140,7 @@ fn every_defect_of_an_answer_is_found_and_named() {
             "belongs to offset",
         ),
         (Defect::Hole, Kind::Simple, "zeros", "wrong byte at 8192"),
-        (
-            Defect::Truncated,
-            Kind::Simple,
-            "truncated",
-            "ended after 10000 of 20000 bytes",
-        ),
+        (Defect::Truncated, Kind::Simple, truncated.0, truncated.1),
         (
             Defect::NeverHit,
             Kind::Simple,
@@ -142,7 +167,7 @@ fn every_defect_of_an_answer_is_found_and_named() {
             "no answer within",
         ),
     ] {
-        let report = measured(defect, kind);
+        let report = measured_over(way, defect, kind);
         let table = millpond_gauge::report::table(&report);
         let found = report.faults.get(fault);
         let examples = found
@@ -150,7 +175,7 @@ fn every_defect_of_an_answer_is_found_and_named() {
             .unwrap_or_default();
         assert!(
             examples.contains(place),
-            "{defect:?} must be found as {fault}:\n{table}"
+            "{way:?}: {defect:?} must be found as {fault}:\n{table}"
         );
         assert!(!report.is_right(Claims::Held), "{defect:?}");
     }
@@ -158,7 +183,7 @@ fn every_defect_of_an_answer_is_found_and_named() {
 
 #[test]
 fn a_cache_that_asks_twice_breaks_the_claim_of_coalescing() {
-    let report = measured(Defect::AsksForEach, Kind::Coalesce);
+    let report = measured_over(Way::Http2, Defect::AsksForEach, Kind::Coalesce);
     assert!(report.faults.is_empty(), "every answer by itself is right");
     let broken: Vec<_> = report
         .claims

@@ -3,4 +3,5 @@
 
 mod answers;
 mod broken;
+mod front;
 mod started;
