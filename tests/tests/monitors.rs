@@ -131,20 +131,50 @@ fn icinga_runs_every_service() -> Result<()> {
     }
     let (_origin, proxy) = start()?;
     let dir = tempfile::tempdir()?;
-    let at = dir.path().display().to_string();
+    write_icinga(&proxy, dir.path())?;
+    let command = |words: &[&str]| icinga(dir.path(), words);
+    let output = command(&["-C"]).output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success(), "{said}");
+    let mut run = command(&[]);
+    run.stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0);
+    let _monitor = Monitor(run.spawn()?);
+    let wanted = EXPECTED.len() + ["latency", "clock"].len();
+    let all = || Some(icinga_results(dir.path())).filter(|seen| seen.len() == wanted);
+    let found = Deadline::after(WAIT).poll(all);
+    let seen = found.with_context(|| format!("{:?}", icinga_results(dir.path())))?;
+    check(&seen);
+    assert!(
+        seen["millpond-latency"]
+            .1
+            .starts_with("LATENCY OK: status 200 "),
+        "{seen:?}"
+    );
+    assert!(
+        seen["millpond-clock"].1.starts_with("CLOCK OK: "),
+        "{seen:?}"
+    );
+    Ok(())
+}
+
+/// Writes the definitions, and a machine that they are for.
+fn write_icinga(proxy: &Proxy, dir: &Path) -> Result<()> {
+    let at = dir.display().to_string();
     let program = binary(Kind::Millpond)
         .context("no binary")?
         .display()
         .to_string();
     let sudo = "\"/usr/bin/sudo\", \"-n\", \"-u\", \"millpond\", \"/usr/bin/millpond\"";
-    let text = replaced(
+    let shipped = replaced(
         &contrib("icinga2/millpond.conf")?,
         sudo,
         &format!("\"{program}\""),
     )?;
-    let text = replaced(&text, "check_interval = 1m", "check_interval = 1s")?;
-    fs::write(dir.path().join("millpond.conf"), text)?;
-    let (socket, conf) = (socket(&proxy), proxy.dir().join("nginx.conf"));
+    let text = replaced(&shipped, "check_interval = 1m", "check_interval = 1s")?;
+    fs::write(dir.join("millpond.conf"), text)?;
+    let (socket, conf) = (socket(proxy), proxy.dir().join("nginx.conf"));
     let (socket, conf) = (socket.display(), conf.display());
     let (port, log) = (proxy.port(), proxy.dir().join("access.log"));
     let own = format!(
@@ -160,54 +190,30 @@ fn icinga_runs_every_service() -> Result<()> {
            vars.millpond_access_log = \"{}\"\n}}\ninclude \"{at}/millpond.conf\"\n",
         log.display()
     );
-    fs::write(dir.path().join("own.conf"), own)?;
-    let command = |words: &[&str]| {
-        let mut command = Command::new("icinga2");
-        command
-            .arg("daemon")
-            .args(words)
-            .arg("-c")
-            .arg(dir.path().join("own.conf"));
-        command.args(["-DRunAsUser=root", "-DRunAsGroup=root"]);
-        for name in [
-            "DataDir",
-            "InitRunDir",
-            "LogDir",
-            "CacheDir",
-            "SpoolDir",
-            "ConfigDir",
-        ] {
-            command.arg(format!("-D{name}={at}"));
-        }
-        command
-    };
-    let output = command(&["-C"]).output()?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(output.status.success(), "{said}");
-    let mut run = command(&[]);
-    run.stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .process_group(0);
-    let _monitor = Monitor(run.spawn()?);
-    let wanted = EXPECTED.len() + ["latency", "clock"].len();
-    let all = || Some(icinga_results(dir.path())).filter(|seen| seen.len() == wanted);
-    let seen = Deadline::after(WAIT).poll(all);
-    let seen = seen.with_context(|| format!("{:?}", icinga_results(dir.path())))?;
-    check(&seen);
-    assert!(
-        seen["millpond-latency"]
-            .1
-            .starts_with("LATENCY OK: status 200 "),
-        "{seen:?}"
-    );
-    assert!(
-        seen["millpond-clock"].1.starts_with("CLOCK OK: "),
-        "{seen:?}"
-    );
+    fs::write(dir.join("own.conf"), own)?;
     Ok(())
 }
 
-/// What Icinga has written: state and line with values, by service.
+/// Icinga, with everything in one folder.
+fn icinga(dir: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new("icinga2");
+    command.arg("daemon").args(words);
+    command.arg("-c").arg(dir.join("own.conf"));
+    command.args(["-DRunAsUser=root", "-DRunAsGroup=root"]);
+    for name in [
+        "DataDir",
+        "InitRunDir",
+        "LogDir",
+        "CacheDir",
+        "SpoolDir",
+        "ConfigDir",
+    ] {
+        command.arg(format!("-D{name}={}", dir.display()));
+    }
+    command
+}
+
+/// Results that Icinga has written: state and line with values, by service.
 fn icinga_results(dir: &Path) -> BTreeMap<String, (String, String)> {
     let mut seen = BTreeMap::new();
     let files = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -224,7 +230,7 @@ fn icinga_results(dir: &Path) -> BTreeMap<String, (String, String)> {
     seen
 }
 
-/// What a Nagios needs besides: a machine, and somebody to be told.
+/// Objects that a Nagios needs besides: a machine, and somebody to be told.
 const NAGIOS: &str = "
 define command {
     command_name check_up
@@ -273,14 +279,14 @@ fn nagios_runs_every_service() -> Result<()> {
         .context("no binary")?
         .display()
         .to_string();
-    let text = contrib("nagios/millpond.cfg")?;
+    let shipped = contrib("nagios/millpond.cfg")?;
     let sudo = "/usr/bin/sudo -n -u millpond /usr/bin/millpond sensor $ARG1$";
     let command = format!("{program} sensor $ARG1$ {}", options(&proxy));
-    let text = replaced(&text, sudo, &command)?;
+    let called = replaced(&shipped, sudo, &command)?;
     let log = proxy.dir().join("error.log").display().to_string();
-    let text = replaced(&text, "/var/log/millpond/error.log", &log)?;
+    let text = replaced(&called, "/var/log/millpond/error.log", &log)?;
     fs::write(dir.path().join("millpond.cfg"), text)?;
-    let days = [
+    let names = [
         "monday",
         "tuesday",
         "wednesday",
@@ -288,7 +294,7 @@ fn nagios_runs_every_service() -> Result<()> {
         "friday",
         "saturday",
     ];
-    let days: String = days
+    let days: String = names
         .iter()
         .map(|day| format!("    {day} 00:00-24:00\n"))
         .collect();
@@ -330,7 +336,7 @@ fn nagios_runs_every_service() -> Result<()> {
     Ok(())
 }
 
-/// What Nagios has written: state and line, by service that was checked.
+/// Results that Nagios has written: state and line, by service that was checked.
 fn nagios_results(path: &Path) -> BTreeMap<String, (String, String)> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let mut seen = BTreeMap::new();
@@ -362,8 +368,8 @@ fn zabbix_template_has_what_each_of_its_keys_gives() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib/zabbix/millpond.yaml");
     let mut convert = Command::new("python3");
     convert.args(["-c", program]).stdin(fs::File::open(root)?);
-    let template: serde_json::Value = serde_json::from_slice(&convert.output()?.stdout)?;
-    let template = &template["zabbix_export"]["templates"][0];
+    let export: serde_json::Value = serde_json::from_slice(&convert.output()?.stdout)?;
+    let template = &export["zabbix_export"]["templates"][0];
     let items = template["items"].as_array().context("no items")?;
     let agent = contrib("zabbix/millpond.conf")?;
     let line = agent

@@ -134,8 +134,8 @@ fn room_and_scrubs_of_disks_are_told() -> Result<()> {
         .output()?;
     let text = String::from_utf8(output.stdout)?;
     let free: f64 = text.lines().nth(1).context("no figure")?.trim().parse()?;
-    let told = seen.line.rsplit_once('=').context("no value")?.1;
-    let told: f64 = told.trim_end_matches('B').parse()?;
+    let value = seen.line.rsplit_once('=').context("no value")?.1;
+    let told: f64 = value.trim_end_matches('B').parse()?;
     // Others write to this disk, too.
     assert!((told - free).abs() < 4e9, "{told} {free}");
     assert_seen(&sense(&proxy, "space -c 101:")?, 2, "SPACE CRITICAL: ");
@@ -290,8 +290,8 @@ fn clock_is_compared_with_a_server_and_with_dates() -> Result<()> {
         let seen = run(&["clock", "--server", &address, "-w", "1", "-c", "10"])?;
         server.join().ok().context("the server panicked")??;
         assert_eq!(seen.status, Some(status), "{seen:?}");
-        let told = seen.line.split("offset=").nth(1).context("no value")?;
-        let told: f64 = told.split('s').next().context("no value")?.parse()?;
+        let value = seen.line.split("offset=").nth(1).context("no value")?;
+        let told: f64 = value.split('s').next().context("no value")?.parse()?;
         // One second for a machine that is busy.
         assert!((told - f64::abs(off)).abs() < 1.0, "{seen:?}");
         let side = if off < 0.0 {

@@ -5,7 +5,8 @@
 //! them; with `--check`, and in `cargo xtask test`, what is checked in is compared with what would
 //! be written.
 //!
-//! The tables of the error log's lines are written by hand and compared with the code (`log_lines`).
+//! The tables of the error log's lines are written by hand and compared with the code
+//! (`log_lines`).
 //!
 //! Does not build the binary when it only compares: the caller has.
 

@@ -2,7 +2,7 @@
 //! `docs/operations.md`.
 //!
 //! ```text
-//! code: functions that name a level ──► xtask/log-lines.txt: constant parts of lines ──► the manual
+//! functions that name a level ──► xtask/log-lines.txt: constant parts of lines ──► the manual
 //! ```
 //!
 //! 1. Each function that names one of these levels has a line in the list, and no other has.
@@ -55,10 +55,10 @@ fn faults(files: &[SourceFile], list: &str, manual: &str) -> Vec<String> {
         faults.push(format!("{LIST}: {place} names no level any more"));
     }
     // Quotes have a backslash in the code, and long texts go over several lines.
-    let code = shipped
+    let texts = shipped
         .iter()
         .map(|file| flat(&file.text).replace("\\\"", "\""));
-    let code: Vec<String> = code.collect();
+    let code: Vec<String> = texts.collect();
     for (place, parts) in &listed {
         for part in parts.iter().filter(|part| *part != NOTHING) {
             if !tables.contains(part.trim()) {

@@ -18,8 +18,8 @@ const DAY: f64 = 86_400.0;
 fn disks(options: &Options) -> Result<Vec<DiskReport>> {
     let report: DisksReport = ask(options, &["disks"], &[200])?;
     let is_meant = |zone: &str| options.zone.as_ref().is_none_or(|it| it == zone);
-    let disks = report.disks.into_iter().filter(|disk| is_meant(&disk.zone));
-    let disks: Vec<DiskReport> = disks.map(|disk| disk.disk).collect();
+    let meant = report.disks.into_iter().filter(|disk| is_meant(&disk.zone));
+    let disks: Vec<DiskReport> = meant.map(|disk| disk.disk).collect();
     ensure!(!disks.is_empty(), "there is no such disk");
     Ok(disks)
 }

@@ -68,11 +68,14 @@ pub(super) struct Answer {
 impl Answer {
     fn read(bytes: Vec<u8>) -> Result<Answer> {
         let start = bytes.get(..12).context("the connection was closed")?;
-        let head = std::str::from_utf8(start).ok();
-        let head = head.filter(|head| head.starts_with("HTTP/1."));
-        let head = head.context("it does not speak HTTP")?;
-        let status = head.get(9..12).and_then(|digits| digits.parse().ok());
-        let status = status.context("the answer has no status")?;
+        let head = std::str::from_utf8(start)
+            .ok()
+            .filter(|head| head.starts_with("HTTP/1."))
+            .context("it does not speak HTTP")?;
+        let status = head
+            .get(9..12)
+            .and_then(|digits| digits.parse().ok())
+            .context("the answer has no status")?;
         Ok(Answer { status, bytes })
     }
 
@@ -93,8 +96,7 @@ impl Answer {
     /// The first value of a field, by its name in small letters.
     pub(super) fn field(&self, name: &str) -> Option<String> {
         let head = self.bytes.get(..self.head_len()).unwrap_or_default();
-        let head = String::from_utf8_lossy(head);
-        head.lines().find_map(|line| {
+        String::from_utf8_lossy(head).lines().find_map(|line| {
             let (known, value) = line.split_once(':')?;
             let is_it = known.eq_ignore_ascii_case(name);
             is_it.then(|| value.trim().to_string())

@@ -165,8 +165,8 @@ mod tests {
     fn times_of_three_forms_are_understood() {
         let pattern = Regex::new("x").unwrap();
         let counter = Counter::new(&pattern, 0).unwrap();
-        let local = civil::DateTime::new(2026, 11, 24, 4, 5, 6, 0).unwrap();
-        let local = local.to_zoned(TimeZone::system()).unwrap();
+        let civil = civil::DateTime::new(2026, 11, 24, 4, 5, 6, 0).unwrap();
+        let local = civil.to_zoned(TimeZone::system()).unwrap();
         for (line, expected) in [
             (
                 "2026/11/24 04:05:06 [error] 1#2: x",

@@ -108,8 +108,8 @@ fn look_up(names: &[String], late: Duration) -> Vec<(String, Looked)> {
         let (name, tell) = (name.clone(), tell.clone());
         std::thread::spawn(move || {
             let start = clock::instant();
-            let found = (name.as_str(), 0).to_socket_addrs();
-            let found = found.map_err(|error| error.to_string());
+            let asked = (name.as_str(), 0).to_socket_addrs();
+            let found = asked.map_err(|error| error.to_string());
             let looked = found.map(|all| (all.count(), start.elapsed().as_secs_f64()));
             // Whoever gave up waiting does not want to know.
             let _ = tell.send((name, looked));
@@ -134,12 +134,12 @@ fn look_up(names: &[String], late: Duration) -> Vec<(String, Looked)> {
 fn judge(looked: &[(String, Looked)]) -> Finding {
     let times = looked.iter().filter_map(|(_, it)| it.as_ref().ok());
     let slowest = times.map(|(_, seconds)| *seconds).fold(0.0, f64::max);
-    let failed = looked.iter().filter_map(|(name, it)| match it {
+    let told = looked.iter().filter_map(|(name, it)| match it {
         Ok((0, _)) => Some(format!("{name}: no address")),
         Ok(_) => None,
         Err(why) => Some(format!("{name}: {why}")),
     });
-    let failed: Vec<String> = failed.collect();
+    let failed: Vec<String> = told.collect();
     let values = vec![
         Value::judged("time", slowest, "s"),
         Value::shown("names", looked.len() as f64, ""),

@@ -111,8 +111,8 @@ fn by_date(url: &str, options: &Options) -> Result<f64> {
     let sent = now_s();
     let answer = exchange(&request, options)?;
     let came = now_s();
-    let date = answer.field("date").context("the answer has no Date")?;
-    let date = parse_http_date(date.as_bytes()).context("the answer's Date is none")?;
+    let field = answer.field("date").context("the answer has no Date")?;
+    let date = parse_http_date(field.as_bytes()).context("the answer's Date is none")?;
     let first = date as f64;
     // Within the second that the date names nothing is wrong.
     Ok(match f64::midpoint(sent, came) {

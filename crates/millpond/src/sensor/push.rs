@@ -39,8 +39,8 @@ pub(super) fn push(judged: &Judged, url: &str, options: &Options) -> Result<()> 
         body: Some(body.as_bytes()),
     };
     let answer = exchange(&request, options)?;
-    let said = String::from_utf8_lossy(answer.body());
-    let said = said.trim();
+    let text = String::from_utf8_lossy(answer.body());
+    let said = text.trim();
     let is_taken = (200..300).contains(&answer.status);
     ensure!(is_taken, "it answers with {}: {said}", answer.status);
     ensure!(!is_refused_in_part(said), "it took a part: {said}");

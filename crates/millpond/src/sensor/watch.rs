@@ -226,10 +226,10 @@ fn peers_in(peers: &[&PeerReport]) -> Finding {
         }
     }
     let all: usize = groups.values().map(|(all, _)| all).sum();
-    let lost = groups
+    let without = groups
         .iter()
         .filter(|(_, (all, unavailable))| all == unavailable);
-    let lost: Vec<&str> = lost.map(|(name, _)| *name).collect();
+    let lost: Vec<&str> = without.map(|(name, _)| *name).collect();
     let values = vec![
         Value::judged("unavailable", texts.len() as f64, ""),
         Value::shown("peers", all as f64, ""),

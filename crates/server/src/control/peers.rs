@@ -26,7 +26,7 @@ pub struct PeerReport {
     pub server: String,
     /// The server as it is configured.
     pub name: String,
-    /// `up`, `unavail` (it has failed too often), `draining`, or `down` (the configuration says so).
+    /// `up`, `unavail` (it has failed too often), `draining`, or `down` (as configured).
     pub state: String,
     /// True if it is asked only when the others cannot be.
     pub is_backup: bool,
@@ -63,8 +63,10 @@ pub(super) fn answer(scene: &Scene) -> Answer {
         let peers = roster.peers().map(|peer| about(&group.name, peer));
         peers.collect::<Vec<_>>()
     });
-    let peers = peers.collect();
-    report::json(200, &PeersReport { peers })
+    let report = PeersReport {
+        peers: peers.collect(),
+    };
+    report::json(200, &report)
 }
 
 fn about(upstream: &str, peer: &Peer) -> PeerReport {
