@@ -1,7 +1,7 @@
 //! Questions of sensors to a process, on its control socket.
 //!
-//! An answer is wanted within the time of `-t`: monitors give a plugin some seconds. The JSON of the
-//! API is read, also of an answer that says that something is wrong.
+//! An answer is wanted within the time of `-t`: monitors give a plugin some seconds. The JSON of
+//! the API is read, also of an answer that says that something is wrong.
 
 use std::path::PathBuf;
 
