@@ -19,6 +19,7 @@ mod foreign;
 mod fuzz;
 mod go_programs;
 mod hit_cost;
+mod log_lines;
 mod machine;
 mod package;
 mod packages;

@@ -103,7 +103,9 @@ const AREAS: &[Area] = &[
         tests: &[
             "cache_tool",
             "catalogue",
+            "monitors",
             "sensor",
+            "sensor_outside",
             "top",
             "why",
             "why_gates",

@@ -95,10 +95,26 @@ pub(super) const FILES: &[Line] = &[
         Kind::Data,
     ),
     (
+        "doc/icinga2/*.conf",
+        "usr/share/doc/millpond/icinga2/",
+        Kind::Data,
+    ),
+    (
+        "doc/nagios/*.cfg",
+        "usr/share/doc/millpond/nagios/",
+        Kind::Data,
+    ),
+    (
         "doc/prometheus/*.yml",
         "usr/share/doc/millpond/prometheus/",
         Kind::Data,
     ),
+    (
+        "doc/sudoers/*",
+        "usr/share/doc/millpond/sudoers/",
+        Kind::Data,
+    ),
+    ("doc/zabbix/*", "usr/share/doc/millpond/zabbix/", Kind::Data),
 ];
 
 /// Copies the files to where they go below a folder.

@@ -58,7 +58,11 @@ const FOLDERS: &[(&str, &str)] = &[
     ("packaging/rpm", "rpm"),
     ("conf/examples", "doc/examples"),
     ("contrib/grafana", "doc/grafana"),
+    ("contrib/icinga2", "doc/icinga2"),
+    ("contrib/nagios", "doc/nagios"),
     ("contrib/prometheus", "doc/prometheus"),
+    ("contrib/sudoers", "doc/sudoers"),
+    ("contrib/zabbix", "doc/zabbix"),
 ];
 
 /// Everything that is packed of one build.

@@ -1,10 +1,9 @@
 //! Questions of sensors to a process, on its control socket.
 //!
-//! An answer is wanted within [`LATE`]: monitors give a plugin some seconds. What is read is the
-//! JSON of the API, also of an answer that says that something is wrong.
+//! An answer is wanted within the time of `-t`: monitors give a plugin some seconds. The JSON of
+//! the API is read, also of an answer that says that something is wrong.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use millpond_server::control::api::{Ask, Verb};
@@ -13,9 +12,6 @@ use serde::de::DeserializeOwned;
 
 use super::options::Options;
 use crate::cache::{client, socket_for};
-
-/// The longest that a process may take to answer (arbitrary: it takes milliseconds).
-const LATE: Duration = Duration::from_secs(8);
 
 /// The control socket of the process that is meant.
 pub(super) fn socket(options: &Options) -> Result<PathBuf> {
@@ -36,7 +32,7 @@ pub(super) fn ask<T: DeserializeOwned>(
         .with_context(|| format!("no process answers on {}", path.display()))?;
     let mut body = Vec::new();
     let ask = Ask::new(Verb::Get, what, Parameters::new());
-    let status = client::exchange_within(LATE, &stream, &ask, &mut |piece| {
+    let status = client::exchange_within(options.late, &stream, &ask, &mut |piece| {
         body.extend_from_slice(&piece);
         Ok(())
     })?;

@@ -61,6 +61,18 @@ impl Value {
         Value::new(name, value, (unit, Use::Shown))
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn number(&self) -> f64 {
+        self.value
+    }
+
+    pub(super) fn unit(&self) -> &'static str {
+        self.unit
+    }
+
     fn new(name: &str, value: f64, (unit, usage): (&'static str, Use)) -> Value {
         // Quotes and signs of equality would end a name.
         let clean = |c: char| if "'=|".contains(c) { '_' } else { c };
@@ -151,6 +163,10 @@ struct Json<'a> {
 }
 
 impl Judged {
+    pub(super) fn values(&self) -> &[Value] {
+        &self.finding.values
+    }
+
     /// The line of a plugin.
     pub(super) fn line(&self, sensor: &str) -> String {
         // A bar or a new line would end the text.

@@ -19,22 +19,34 @@ pub(super) enum Sensor {
     HitRatio,
     OriginErrors,
     Latency,
+    Peer,
     Zone,
     Disk,
+    Space,
+    Scrub,
     Certificate,
+    Dns,
+    Clock,
+    Log,
 }
 
 impl Sensor {
-    const ALL: [(&'static str, Sensor); 9] = [
+    const ALL: [(&'static str, Sensor); 15] = [
         ("process", Sensor::Process),
         ("health", Sensor::Health),
         ("reload", Sensor::Reload),
         ("hit-ratio", Sensor::HitRatio),
         ("origin-errors", Sensor::OriginErrors),
         ("latency", Sensor::Latency),
+        ("peer", Sensor::Peer),
         ("zone", Sensor::Zone),
         ("disk", Sensor::Disk),
+        ("space", Sensor::Space),
+        ("scrub", Sensor::Scrub),
         ("certificate", Sensor::Certificate),
+        ("dns", Sensor::Dns),
+        ("clock", Sensor::Clock),
+        ("log", Sensor::Log),
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -48,6 +60,9 @@ impl Sensor {
     }
 }
 
+/// The longest that anything may take where nothing is said: monitors give up at ten seconds.
+const LATE: Duration = Duration::from_secs(8);
+
 /// The arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Options {
@@ -57,12 +72,31 @@ pub(super) struct Options {
     pub(super) warning: Option<Range>,
     pub(super) critical: Option<Range>,
     pub(super) json: bool,
+    /// The longest time that an answer may take.
+    pub(super) late: Duration,
     /// The time over which is counted; since the start of the process without it.
     pub(super) over: Option<Duration>,
     pub(super) url: Option<String>,
     /// Fields of the request, as lines.
     pub(super) fields: Vec<String>,
+    /// True if certificates are not verified.
+    pub(super) insecure: bool,
+    /// File of authorities, in place of the system's.
+    pub(super) authorities: Option<PathBuf>,
     pub(super) zone: Option<String>,
+    pub(super) upstream: Option<String>,
+    /// Names to be looked up.
+    pub(super) names: Vec<String>,
+    /// The time server.
+    pub(super) server: Option<String>,
+    /// The log.
+    pub(super) file: Option<PathBuf>,
+    /// Pattern of lines.
+    pub(super) pattern: Option<String>,
+    /// URL that findings are sent to.
+    pub(super) push: Option<String>,
+    /// Fields of that, as lines.
+    pub(super) push_fields: Vec<String>,
 }
 
 /// Reads the words behind `sensor`.
@@ -76,43 +110,92 @@ pub(super) fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, 
         warning: None,
         critical: None,
         json: false,
+        late: LATE,
         over: None,
         url: None,
         fields: Vec::new(),
+        insecure: false,
+        authorities: None,
         zone: None,
+        upstream: None,
+        names: Vec::new(),
+        server: None,
+        file: None,
+        pattern: None,
+        push: None,
+        push_fields: Vec::new(),
     };
     while let Some(option) = words.next() {
         let mut value = || words.next().ok_or(OptionError::Missing(option.clone()));
         options.apply(&option, &mut value)?;
     }
-    if sensor == Sensor::Latency && options.url.is_none() {
-        return Err(OptionError::Nothing("\"latency\" needs --url"));
-    }
+    options.check()?;
     Ok(options)
 }
 
+/// A value of an option.
+type NextValue<'a> = &'a mut dyn FnMut() -> Result<String, OptionError>;
+
 impl Options {
-    fn apply(
-        &mut self,
-        option: &str,
-        value: &mut dyn FnMut() -> Result<String, OptionError>,
-    ) -> Result<(), OptionError> {
-        let counts = matches!(self.sensor, Sensor::HitRatio | Sensor::OriginErrors);
-        let has_zones = matches!(self.sensor, Sensor::Zone | Sensor::Disk);
+    fn apply(&mut self, option: &str, value: NextValue<'_>) -> Result<(), OptionError> {
         match option {
             "-w" | "--warning" => self.warning = Some(range(option, value()?)?),
             "-c" | "--critical" => self.critical = Some(range(option, value()?)?),
+            "-t" | "--timeout" => self.late = time(option, value()?)?,
             "--json" => self.json = true,
             "--conf" => self.process.file = Some(value()?),
             "--socket" => self.socket = Some(value()?.into()),
-            "--over" if counts => self.over = Some(time(option, value()?)?),
-            "--url" if self.sensor == Sensor::Latency => self.url = Some(value()?),
-            "-H" if self.sensor == Sensor::Latency => self.fields.push(value()?),
-            "--zone" if has_zones => self.zone = Some(value()?),
+            "--push" => self.push = Some(value()?),
+            "--push-header" => self.push_fields.push(value()?),
+            "--insecure" => self.insecure = true,
+            "--ca" => self.authorities = Some(value()?.into()),
+            _ if self.apply_own(option, value)? => {}
             _ if self.process.apply(option, value)? => {}
             other => return Err(OptionError::Invalid(other.to_string())),
         }
         Ok(())
+    }
+
+    /// Takes an option that only some sensors have; false for any other.
+    fn apply_own(&mut self, option: &str, value: NextValue<'_>) -> Result<bool, OptionError> {
+        use Sensor::{Clock, Disk, Dns, HitRatio, Latency, Log, OriginErrors, Peer, Scrub, Space};
+        match (option, self.sensor) {
+            ("--over", HitRatio | OriginErrors | Log) => self.over = Some(time(option, value()?)?),
+            ("--url", Latency | Clock) => self.url = Some(value()?),
+            ("-H", Latency | Clock) => self.fields.push(value()?),
+            ("--zone", Sensor::Zone | Disk | Space | Scrub) => self.zone = Some(value()?),
+            ("--upstream", Peer) => self.upstream = Some(value()?),
+            ("--name", Dns) => self.names.push(value()?),
+            ("--server", Clock) => self.server = Some(value()?),
+            ("--file", Log) => self.file = Some(value()?.into()),
+            ("--pattern", Log) => {
+                let text = value()?;
+                let is_pattern = regex::bytes::Regex::new(&text).is_ok();
+                let wrong = OptionError::Value {
+                    option: option.to_string(),
+                    value: text.clone(),
+                    expected: "a regular expression",
+                };
+                self.pattern = Some(is_pattern.then_some(text).ok_or(wrong)?);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Checks that there is what a sensor cannot do without.
+    fn check(&self) -> Result<(), OptionError> {
+        let missing = match self.sensor {
+            Sensor::Latency if self.url.is_none() => "\"latency\" needs --url",
+            Sensor::Clock if self.url.is_none() && self.server.is_none() => {
+                "\"clock\" needs --server or --url"
+            }
+            Sensor::Log if self.file.is_none() || self.pattern.is_none() => {
+                "\"log\" needs --file and --pattern"
+            }
+            _ => return Ok(()),
+        };
+        Err(OptionError::Nothing(missing))
     }
 }
 
@@ -152,11 +235,19 @@ mod tests {
             ("", "a sensor must be named"),
             ("temperature", "a sensor must be named"),
             ("latency", "\"latency\" needs --url"),
+            ("clock", "\"clock\" needs --server or --url"),
+            ("log --file x", "\"log\" needs --file and --pattern"),
             ("disk --over 10s", "invalid option: \"--over\""),
+            ("dns --upstream x", "invalid option: \"--upstream\""),
             ("disk -w", "option \"-w\" requires a value"),
         ] {
             assert_eq!(parsed(text).unwrap_err(), message, "{text}");
         }
+        assert!(
+            parsed("log --file x --pattern (")
+                .unwrap_err()
+                .contains("regular")
+        );
         assert!(parsed("disk -w 1:x").unwrap_err().contains("a range"));
     }
 

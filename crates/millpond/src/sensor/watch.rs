@@ -1,13 +1,16 @@
-//! Sensors that ask the process: process, health, reload, hit ratio, errors of origins, zones,
-//! disks.
+//! Sensors that ask the process: process, health, reload, hit ratio, errors of origins, peers,
+//! zones.
 //!
 //! What is counted is a difference of two looks with `--over`, and the counters themselves, since
 //! the start of the process, without it.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, ensure};
 use millpond_server::control::health::HealthReport;
+use millpond_server::control::peers::{PeerReport, PeersReport};
 use millpond_server::control::reload::LoadsReport;
-use millpond_server::control::report::{DisksReport, ServerReport, ZoneReport, ZonesReport};
+use millpond_server::control::report::{ServerReport, ZoneReport, ZonesReport};
 use millpond_system::clock;
 
 use super::ask::ask;
@@ -193,39 +196,53 @@ pub(super) fn zone(options: &Options) -> Result<Finding> {
     Ok(Finding::new(texts.join(", "), values))
 }
 
-/// No disk has failed.
-pub(super) fn disk(options: &Options) -> Result<Finding> {
-    let report: DisksReport = ask(options, &["disks"], &[200])?;
-    let is_meant = |zone: &str| options.zone.as_ref().is_none_or(|it| it == zone);
-    let disks = report.disks.iter().filter(|disk| is_meant(&disk.zone));
-    let states: Vec<(&str, &str)> = disks
-        .map(|disk| (disk.disk.path.as_str(), disk.disk.state.as_str()))
-        .collect();
-    ensure!(!states.is_empty(), "there is no such disk");
-    Ok(disks_in(&states))
+/// The peers of upstreams are up; those that the configuration takes out do not count.
+pub(super) fn peer(options: &Options) -> Result<Finding> {
+    let report: PeersReport = ask(options, &["peers"], &[200])?;
+    let is_meant = |it: &&PeerReport| {
+        options
+            .upstream
+            .as_ref()
+            .is_none_or(|is| *is == it.upstream)
+    };
+    let peers: Vec<&PeerReport> = report.peers.iter().filter(is_meant).collect();
+    let is_there = options.upstream.is_none() || !peers.is_empty();
+    ensure!(is_there, "there is no such upstream");
+    Ok(peers_in(&peers))
 }
 
-/// The finding that follows of the states of disks.
-fn disks_in(disks: &[(&str, &str)]) -> Finding {
-    let count = |wanted: &str| disks.iter().filter(|(_, state)| *state == wanted).count();
-    let values = vec![
-        Value::judged("failed", count("failed") as f64, ""),
-        Value::shown("full", count("full") as f64, ""),
-        Value::shown("disks", disks.len() as f64, ""),
-    ];
-    let ill = disks.iter().filter(|(_, state)| *state != "live");
-    let texts: Vec<String> = ill
-        .map(|(path, state)| format!("{path} is {state}"))
-        .collect();
-    if texts.is_empty() {
-        return Finding::new(format!("{} disks are well", disks.len()), values);
+fn peers_in(peers: &[&PeerReport]) -> Finding {
+    let mut groups: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    let mut texts = Vec::new();
+    for peer in peers.iter().filter(|it| it.state != "down") {
+        let (all, unavailable) = groups.entry(&peer.upstream).or_default();
+        *all += 1;
+        if peer.state == "unavail" {
+            *unavailable += 1;
+            texts.push(format!(
+                "{} of {} is unavailable",
+                peer.server, peer.upstream
+            ));
+        }
     }
-    let state = if count("failed") > 0 {
-        State::Critical
-    } else {
-        State::Warning
-    };
-    Finding::new(texts.join(", "), values).in_state(state)
+    let all: usize = groups.values().map(|(all, _)| all).sum();
+    let without = groups
+        .iter()
+        .filter(|(_, (all, unavailable))| all == unavailable);
+    let lost: Vec<&str> = without.map(|(name, _)| *name).collect();
+    let values = vec![
+        Value::judged("unavailable", texts.len() as f64, ""),
+        Value::shown("peers", all as f64, ""),
+        Value::shown("lost_upstreams", lost.len() as f64, ""),
+    ];
+    if !lost.is_empty() {
+        let text = format!("no peer is left of {}", lost.join(", "));
+        return Finding::new(text, values).in_state(State::Critical);
+    }
+    if texts.is_empty() {
+        return Finding::new(format!("{all} peers are available"), values);
+    }
+    Finding::new(texts.join(", "), values)
 }
 
 fn total(server: &ServerReport) -> u64 {
@@ -261,13 +278,31 @@ mod tests {
     }
 
     #[test]
-    fn disk_that_failed_is_critical_and_one_that_is_full_a_warning() {
-        for (states, expected) in [
-            (&[("/a", "live"), ("/b", "live")][..], State::Ok),
-            (&[("/a", "live"), ("/b", "full")], State::Warning),
-            (&[("/a", "failed"), ("/b", "full")], State::Critical),
+    fn upstream_without_a_peer_is_critical_and_what_is_taken_out_does_not_count() {
+        let peer = |upstream: &str, state: &str| PeerReport {
+            upstream: upstream.to_string(),
+            server: "10.0.0.1:80".to_string(),
+            name: String::new(),
+            state: state.to_string(),
+            is_backup: false,
+            requests: 0,
+            fails: 0,
+            unavailable: 0,
+            downtime_ms: 0,
+        };
+        for (states, expected, unavailable) in [
+            (&[("a", "up"), ("b", "down")][..], State::Ok, 0.0),
+            (&[("a", "up"), ("a", "unavail")], State::Ok, 1.0),
+            (&[("a", "up"), ("b", "unavail")], State::Critical, 1.0),
+            (&[], State::Ok, 0.0),
         ] {
-            assert_eq!(disks_in(states).state, expected, "{states:?}");
+            let peers: Vec<PeerReport> = states.iter().map(|(up, is)| peer(up, is)).collect();
+            let finding = peers_in(&peers.iter().collect::<Vec<_>>());
+            assert_eq!(finding.state, expected, "{states:?}");
+            assert_eq!(
+                finding.values[0],
+                Value::judged("unavailable", unavailable, "")
+            );
         }
     }
 }

@@ -11,6 +11,7 @@
 //! | `GET /zones` | all zones: [`ZonesReport`] |
 //! | `GET /disks` | the disks of all zones: [`DisksReport`] |
 //! | `GET /fills` | what is being fetched for the zones now: [`FillsReport`] |
+//! | `GET /peers` | the peers of upstreams: [`PeersReport`](super::peers::PeersReport) |
 //! | `GET /purges` | what was purged last: [`PurgesReport`] |
 //! | `GET /zones/NAME` | one zone: [`ZoneReport`] |
 //! | `GET /zones/NAME/sites` | what each site holds there: [`HoldingsReport`] |
@@ -51,6 +52,7 @@ use millpond_system::log::error::{self, Level};
 
 use super::health;
 use super::holdings::{self, HoldingsReport};
+use super::peers;
 use super::query::{Parameters, Reader};
 use super::report::{
     self, ClassesReport, DamageReport, DisksReport, EndReport, EntriesReport, FillsReport, Line,
@@ -191,10 +193,12 @@ pub fn answer(scene: &Scene, ask: &Ask) -> Answer {
         (["zones"], Verb::Get) => reader.end().map(|()| zones(scene)),
         (["disks"], Verb::Get) => reader.end().map(|()| disks(scene)),
         (["fills"], Verb::Get) => reader.end().map(|()| fills(scene)),
+        (["peers"], Verb::Get) => reader.end().map(|()| peers::answer(scene)),
         (["purges"], Verb::Get) => reader.end().map(|()| purges(scene)),
-        ([] | ["health" | "why" | "sites" | "zones" | "disks" | "fills" | "purges"], _) => {
-            Ok(report::problem(405, "the other method is meant"))
-        }
+        (
+            [] | ["health" | "why" | "sites" | "zones" | "disks" | "fills" | "peers" | "purges"],
+            _,
+        ) => Ok(report::problem(405, "the other method is meant")),
         (["zones", name, rest @ ..], verb) => match find(scene, name) {
             Some(found) => about_zone(scene, found, (rest, verb), reader),
             None => return report::problem(404, format!("there is no zone \"{name}\"")),

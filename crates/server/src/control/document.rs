@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::health::HealthReport;
 use super::holdings::{HeldReport, HoldingsReport};
+use super::peers::{PeerReport, PeersReport};
 use super::report::{
     ClassesReport, CountReport, DamageReport, DetailReport, DiskReport, DisksReport, EndReport,
     EntriesReport, EntryReport, ExchangesReport, FillReport, FillsReport, Line, LiveReport,
@@ -99,6 +100,8 @@ fn described() -> Vec<(&'static str, Vec<&'static str>)> {
         ("Sites", members::<SitesReport>()),
         ("Fill", members::<FillReport>()),
         ("Fills", members::<FillsReport>()),
+        ("PeerState", members::<PeerReport>()),
+        ("PeerStates", members::<PeersReport>()),
         ("RecentPurge", members::<RecentPurgeReport>()),
         ("Purges", members::<PurgesReport>()),
         ("Purge", members::<PurgeReport>()),

@@ -36,6 +36,7 @@ pub(crate) mod foreign;
 pub mod health;
 pub mod holdings;
 pub(crate) mod lines;
+pub mod peers;
 pub(crate) mod plus;
 pub mod query;
 pub mod reload;

@@ -34,7 +34,7 @@ use millpond_proxy::stats::connections::ConnectionCount;
 use millpond_proxy::stats::limit::LimitTally;
 use millpond_proxy::stats::resets::Bases;
 use millpond_proxy::upstream::group::Group;
-use millpond_proxy::upstream::peer::{self, Availability};
+use millpond_proxy::upstream::peer;
 use millpond_proxy::worker::Shared;
 use millpond_system::clock;
 use serde::Serialize;
@@ -50,6 +50,7 @@ use self::report::{
 pub(super) use self::server::MEMBERS;
 pub(crate) use self::server::{BODY_MAX, Payload};
 use super::api::{Answer, Ask, Body, Verb};
+use super::peers::state;
 use crate::control::foreign::Foreign;
 
 /// The versions that are answered.
@@ -523,12 +524,7 @@ fn peer(peer: &peer::Peer) -> Peer {
         name: settings.server.to_string(),
         backup: settings.is_backup,
         weight: settings.weight,
-        state: match settings.availability {
-            Availability::Down => "down",
-            Availability::Draining => "draining",
-            Availability::Up if peer.is_failing() => "unavail",
-            Availability::Up => "up",
-        },
+        state: state(peer),
         active: peer.load(),
         max_conns: Some(settings.max_conns).filter(|most| *most > 0),
         requests: count.requests,
