@@ -41,6 +41,7 @@ use super::ended::Ended;
 use super::group::Group;
 use super::head::{BodyPlan, Coding, HeadStep, Switching, drop_duplicates};
 use super::hints::Hints;
+use super::http2::carrier::Carrier;
 use super::next::{NextCause, Tries};
 use super::pass::{PassTarget, Resolved};
 use super::pass_settings::PassSettings;
@@ -550,7 +551,8 @@ impl Try<'_> {
     ) -> impl Future<Output = Result<Box<Fetched>, Broken>> {
         async move {
             if connection.http2.is_some() {
-                return Box::pin(self.talk_http2(connection, now)).await;
+                let carrier = Carrier::Own(connection);
+                return Box::pin(self.talk_http2(carrier, now)).await;
             }
             connection.requests += 1;
             let max = self.pass.exchange.head_size.as_usize();
@@ -581,7 +583,8 @@ impl Try<'_> {
                         HeadStep::NeedMore => break,
                         HeadStep::Done(head, coding) => {
                             let sent = self.note_sent(&outgoing);
-                            return self.fetched((head, coding), connection, (sent, now));
+                            let carrier = Carrier::Own(connection);
+                            return self.fetched((head, coding), carrier, (sent, now));
                         }
                         HeadStep::Refuse(what) => return Err(Broken::invalid(&what)),
                         HeadStep::Interim(head) => head,
@@ -734,7 +737,7 @@ impl Try<'_> {
     pub(super) fn fetched(
         &self,
         (mut head, coding): (ResponseHead, Coding),
-        connection: Box<Connection>,
+        carrier: Carrier,
         (sent, now): (Sent, Instant),
     ) -> Result<Box<Fetched>, Broken> {
         let record = self.protocol.record();
@@ -766,7 +769,7 @@ impl Try<'_> {
             log: (!matches!(plan, BodyPlan::Framed(_))).then(|| request_error::remember(self.req)),
         };
         let may_reuse = sent != Sent::Part && keeps;
-        let body = UpstreamBody::new((connection, now), plan, may_reuse, context);
+        let body = UpstreamBody::new((carrier, now), plan, may_reuse, context);
         Ok(Box::new(Fetched {
             length: body.length(),
             head,

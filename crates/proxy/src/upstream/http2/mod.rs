@@ -18,6 +18,7 @@
 //!    that it goes away, and no part of a frame is left.
 
 pub mod body;
+pub mod carrier;
 mod request;
 pub mod session;
 mod talk;
