@@ -259,13 +259,16 @@ impl UpstreamBody {
         self.note(|attempt| {
             attempt.response.get_or_insert(took);
         });
-        let Some(Carrier::Own(connection)) = self.carrier.take() else {
+        let Some(carrier) = self.carrier.take() else {
             return;
         };
-        self.account(&connection, took);
+        self.account(&carrier, took);
         if let Some(lesson) = self.lesson.take() {
             lesson.learn();
         }
+        let Carrier::Own(connection) = carrier else {
+            return;
+        };
         if self.may_reuse && !connection.inbox.is_empty() {
             // INVARIANT 2.
             keepalive::note_unasked(&connection, now);
@@ -294,11 +297,12 @@ impl UpstreamBody {
     }
 
     /// Gives the peer's connection back; an answer that was read to its end tells how fast it is.
-    fn account(&self, connection: &Connection, took: Duration) {
+    fn account(&self, carrier: &Carrier, took: Duration) {
         let trace = self.context.trace.borrow();
         let header = trace.attempts.get(self.attempt).and_then(|it| it.header);
         let times = header.map(|header| (header, took));
-        connection.group.ended(&connection.peer, times, took);
+        let (group, peer) = carrier.asked();
+        group.ended(peer, times, took);
     }
 
     /// Writes into the trace of this try.
@@ -332,10 +336,19 @@ impl UpstreamBody {
 
     /// True when only the client's taking what it was handed can bring more.
     fn waits_for_client(&self) -> bool {
-        let (Some(bound), Some(Carrier::Own(connection))) = (&self.bound, &self.carrier) else {
+        let (Some(bound), Some(carrier)) = (&self.bound, &self.carrier) else {
             return false;
         };
-        !bound.backlog.is_empty() && !has_room(&connection.inbox, self.read_size())
+        let has_room = match carrier {
+            Carrier::Own(connection) => has_room(&connection.inbox, self.read_size()),
+            // What is taken from a lane is room for the peer again.
+            Carrier::Shared(_) => false,
+        };
+        !bound.backlog.is_empty() && !has_room
+    }
+
+    fn is_shared(&self) -> bool {
+        self.carrier.as_ref().is_some_and(Carrier::is_shared)
     }
 
     /// Bytes that are asked of the socket at once.
@@ -355,8 +368,10 @@ impl UpstreamBody {
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<More>> {
         let (size, may_pass) = (self.read_size(), self.may_pass_inbox());
         self.read_at = None;
-        let Some(Carrier::Own(connection)) = &mut self.carrier else {
-            return Poll::Ready(Ok(More::Inbox(0)));
+        let connection = match &mut self.carrier {
+            Some(Carrier::Own(connection)) => connection,
+            Some(Carrier::Shared(stream)) => return stream.poll_more(cx).map_ok(More::Inbox),
+            None => return Poll::Ready(Ok(More::Inbox(0))),
         };
         match &mut self.state {
             State::Length(left) if may_pass && *left >= READ_SIZE as u64 => {
@@ -398,7 +413,9 @@ impl UpstreamBody {
             let part = stream.take(carrier)?;
             return Ok(self.take_part(part));
         }
-        let Carrier::Own(connection) = carrier;
+        let Some(connection) = carrier.own() else {
+            return Ok(Taken::End);
+        };
         let inbox = &mut connection.inbox;
         match &mut self.state {
             // It was taken.
@@ -482,10 +499,12 @@ impl UpstreamBody {
             _ => None,
         };
         if left == Some(0)
-            && let Some(Carrier::Own(connection)) = &mut self.carrier
+            && let Some(carrier) = &mut self.carrier
         {
-            let mut cx = Context::from_waker(Waker::noop());
-            let _ready = receive((connection, READ_SIZE), &mut cx, &mut self.pace);
+            if let Some(connection) = carrier.own() {
+                let mut cx = Context::from_waker(Waker::noop());
+                let _ready = receive((connection, READ_SIZE), &mut cx, &mut self.pace);
+            }
             if let Ok(Taken::End) = self.take() {
                 self.finish();
             }
@@ -648,6 +667,10 @@ impl BodyStream for UpstreamBody {
             return this.fail(error);
         }
         loop {
+            // INVARIANT 3: what is not taken closes the stream's window.
+            if this.is_shared() && this.waits_for_client() {
+                return Poll::Pending;
+            }
             match this.take() {
                 Err(error) => return this.fail(error),
                 Ok(Taken::End) => {
@@ -680,6 +703,9 @@ impl BodyStream for UpstreamBody {
             match received {
                 Poll::Pending => {
                     ready!(this.poll_silence(cx));
+                    if let Some(carrier) = &this.carrier {
+                        carrier.note_silence();
+                    }
                     if this.is_whole() {
                         return this.close();
                     }

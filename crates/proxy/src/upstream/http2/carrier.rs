@@ -11,12 +11,17 @@ use millpond_system::timer::Timer;
 use millpond_wire::http2::{Code, Connection as Engine, Event};
 
 use super::super::connect::Connection;
+use super::super::group::Group;
+use super::super::peer::Peer;
 use super::super::send::HEAD_READ;
+use super::line::LineStream;
 
 /// The carrier of a stream, and of answers that have none.
 pub enum Carrier {
     /// A connection that is the exchange's alone.
     Own(Box<Connection>),
+    /// A place on a connection that others share.
+    Shared(Box<LineStream>),
 }
 
 impl Carrier {
@@ -24,6 +29,20 @@ impl Carrier {
     pub fn own(&mut self) -> Option<&mut Connection> {
         match self {
             Carrier::Own(connection) => Some(connection),
+            Carrier::Shared(_) => None,
+        }
+    }
+
+    /// True if others share the connection.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Carrier::Shared(_))
+    }
+
+    /// The group and the peer that are asked.
+    pub fn asked(&self) -> (&Group, &Peer) {
+        match self {
+            Carrier::Own(connection) => (&connection.group, &connection.peer),
+            Carrier::Shared(stream) => stream.asked(),
         }
     }
 
@@ -31,6 +50,7 @@ impl Carrier {
     pub fn timer(&self) -> &Timer {
         match self {
             Carrier::Own(connection) => &connection.timer,
+            Carrier::Shared(stream) => stream.timer(),
         }
     }
 
@@ -47,6 +67,7 @@ impl Carrier {
                 session.bound_heads(max);
                 open(&mut session.engine)
             }
+            Carrier::Shared(place) => place.open(max, open),
         }
     }
 
@@ -62,6 +83,7 @@ impl Carrier {
                     }
                 }
             }
+            Carrier::Shared(place) => place.next_event(),
         }
     }
 
@@ -75,16 +97,22 @@ impl Carrier {
                 }
                 connection.socket.poll_recv(cx, inbox)
             }
+            Carrier::Shared(stream) => stream.poll_more(cx),
         }
     }
 
-    /// Writes what is to be written; ready when nothing is left of it.
+    /// Writes what is to be written; ready when nothing is left of it. What is shared is written by
+    /// a task of its own, which is never waited for.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Carrier::Own(connection) => match &mut connection.http2 {
                 Some(session) => session.poll_flush(cx, &connection.socket),
                 None => Poll::Ready(Ok(())),
             },
+            Carrier::Shared(stream) => {
+                stream.flush();
+                Poll::Pending
+            }
         }
     }
 
@@ -96,6 +124,7 @@ impl Carrier {
                     session.flush_now(&connection.socket);
                 }
             }
+            Carrier::Shared(stream) => stream.flush(),
         }
     }
 
@@ -103,6 +132,33 @@ impl Carrier {
     pub(super) fn sent(&self) -> u64 {
         match self {
             Carrier::Own(connection) => connection.http2.as_ref().map_or(0, |it| it.written()),
+            Carrier::Shared(stream) => stream.sent(),
+        }
+    }
+
+    /// True if some of a request may have gone to the peer, of which so many bytes were just sent.
+    pub(super) fn was_sent(&self, sent: u64) -> bool {
+        match self {
+            Carrier::Own(_) => sent > 0,
+            Carrier::Shared(stream) => stream.was_sent(),
+        }
+    }
+
+    /// False for the first request of a shared connection, whose death is the peer's failure. Of one
+    /// that is not shared, whoever took it knows.
+    pub(super) fn may_be_repeated(&self) -> bool {
+        match self {
+            Carrier::Own(_) => true,
+            Carrier::Shared(stream) => !stream.is_first(),
+        }
+    }
+
+    /// The peer was silent for too long.
+    pub fn note_silence(&self) {
+        match self {
+            // It is closed.
+            Carrier::Own(_) => {}
+            Carrier::Shared(stream) => stream.note_silence(),
         }
     }
 
@@ -113,6 +169,7 @@ impl Carrier {
                 let session = connection.http2.as_ref();
                 session.map_or(Code::NO_ERROR, |session| session.farewell())
             }
+            Carrier::Shared(stream) => stream.farewell(),
         }
     }
 
@@ -124,6 +181,8 @@ impl Carrier {
                 connection.inbox.is_empty()
                     && session.is_some_and(|session| session.may_carry_another())
             }
+            // The line knows.
+            Carrier::Shared(_) => true,
         }
     }
 
@@ -164,6 +223,7 @@ impl Carrier {
                 let session = connection.http2.as_mut()?;
                 Some(act(&mut session.engine))
             }
+            Carrier::Shared(stream) => stream.engine(act),
         }
     }
 }

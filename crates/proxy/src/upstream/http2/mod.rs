@@ -19,8 +19,12 @@
 
 pub mod body;
 pub mod carrier;
+mod lanes;
+pub mod line;
+pub mod lines;
 mod request;
 pub mod session;
+mod share;
 mod talk;
 pub mod upload;
 mod words;

@@ -5,6 +5,8 @@
 //!    connection is replaced then, as one that died.
 //! 2. A request counts as sent, whatever the peer did with it, once bytes of its body are gone that
 //!    nobody keeps: no other peer is asked with the rest of it.
+//! 3. Among streams that share a connection, the peer's reason to go away is none of this one's: it
+//!    is asked again whatever that is.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -52,6 +54,10 @@ impl Try<'_> {
             })
             .await;
             now = clock::instant();
+            let step = step.map_err(|mut broken| {
+                broken.is_silent &= carrier.may_be_repeated();
+                broken
+            });
             match step? {
                 Step::Answer(head) => {
                     let coding = Coding::Stream(Box::new(stream));
@@ -93,6 +99,7 @@ impl Try<'_> {
         now: Instant,
     ) -> Poll<Result<Step, Broken>> {
         loop {
+            self.was_sent |= carrier.was_sent(0);
             if let Some(step) = self.next_step(stream, carrier)? {
                 return Poll::Ready(Ok(step));
             }
@@ -113,6 +120,7 @@ impl Try<'_> {
                         Waits::ForPeer => policy.send_timeout,
                     };
                     ready!(carrier.timer().poll_expired(cx, now + timeout));
+                    carrier.note_silence();
                     return Poll::Ready(Err(Broken::timed_out()));
                 }
             }
@@ -132,7 +140,7 @@ impl Try<'_> {
                 "the client's body ended early",
             ))
         })?;
-        self.was_sent |= sent > 0;
+        self.was_sent |= carrier.was_sent(sent);
         if let Some(attempt) = self.req.upstream.borrow_mut().attempts.last_mut() {
             attempt.bytes_sent += sent;
         }
@@ -174,7 +182,10 @@ impl Try<'_> {
                 Event::Failed(fault) => {
                     // The peer is told why.
                     carrier.flush_now();
-                    return Err(Broken::invalid(&words::of_fault(fault)));
+                    let mut broken = Broken::invalid(&words::of_fault(fault));
+                    // It may be another stream's.
+                    broken.is_silent = carrier.is_shared() && stream.is_silent;
+                    return Err(broken);
                 }
                 _ => {}
             }
@@ -187,7 +198,14 @@ impl Try<'_> {
         let mut broken = Broken::invalid(&words::of_end(why, carrier.farewell()));
         let is_calm = why != Gone::Unprocessed || carrier.farewell() == Code::NO_ERROR;
         let is_whole = stream.may_begin_again(&self.prepared.body);
-        if why.is_safe_to_retry() && is_calm && is_whole {
+        if !why.is_safe_to_retry() || !is_whole {
+            return broken;
+        }
+        if carrier.is_shared() {
+            // INVARIANT 3.
+            broken.untouched = Some(why);
+            self.was_sent = false;
+        } else if is_calm {
             broken.is_silent = true;
             self.was_sent = false;
         }
