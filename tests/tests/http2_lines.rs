@@ -482,8 +482,8 @@ fn a_peer_that_goes_away_loses_no_request_and_gets_none_twice() -> Result<()> {
     Ok(())
 }
 
-/// RFC 9113 §8.7: what was refused is asked again, once; and the connection is not tried again while
-/// it has as many streams.
+/// RFC 9113 §8.7: what was refused is asked again, once; and the connection is not tried again
+/// while it has as many streams.
 #[test]
 fn a_refused_stream_is_asked_again_once_elsewhere() -> Result<()> {
     let peer = Peer::start([Config::default(); 2], |talk| {
@@ -651,8 +651,8 @@ fn a_stream_that_is_given_up_ends_alone() -> Result<()> {
     Ok(())
 }
 
-/// The failure of a connection that is being made is that of each who waits for it, and each goes on
-/// to the next peer by itself.
+/// The failure of a connection that is being made is that of each who waits for it, and each goes
+/// on to the next peer by itself.
 #[test]
 fn a_burst_at_a_dead_peer_goes_on_to_the_next() -> Result<()> {
     let peer = Peer::simple()?;

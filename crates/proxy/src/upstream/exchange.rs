@@ -465,8 +465,8 @@ impl Try<'_> {
                 Err(broken) => return Err(broken.failure),
             }
         }
-        let connection = Box::pin(self.maker(source).make()).await;
-        let connection = connection?;
+        let made = Box::pin(self.maker(source).make()).await;
+        let connection = made?;
         let now = clock::instant();
         self.note_connected(now);
         self.talk(connection, now)

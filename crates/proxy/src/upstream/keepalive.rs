@@ -255,7 +255,8 @@ impl IdlePeers {
         self.lines.close_oldest() || closed > 0
     }
 
-    /// Closes idle ones that several requests shared, if there are too many beside this one. INVARIANT 1.
+    /// Closes idle ones that several requests shared, if there are too many beside this one.
+    /// INVARIANT 1.
     pub(super) fn trim_lines(&self, line: &Line) {
         if line.may_be_closed() {
             let group = line.group();

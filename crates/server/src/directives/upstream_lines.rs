@@ -100,10 +100,10 @@ pub(crate) const LINES: &[UpstreamLine] = &[
         syntax: "number",
         default: Some("1"),
         doc: "How many requests a connection of HTTP/2 carries at once (`grpc_pass`, \
-              `proxy_http_version 2`), no more than the peer bears and 1024. More than one make few \
-              connections do for many requests: they spare handshakes, and share the fate of their \
-              connection. Each holds up to 256 KiB of an answer whose client is slow, and takes \
-              nothing from the others then. Requests share a connection if they could use the same \
+              `proxy_http_version 2`), no more than the peer bears and 1024. With more than one, \
+              few connections do for many requests: handshakes are spared, and requests share the \
+              fate of their connection. An answer whose client is slow holds up to 256 KiB, and \
+              nothing of the others. Requests share a connection if they could use the same \
               idle one: with `local`, those of one location. What a peer that goes away has not \
               looked at is asked again on another connection, and once what it refuses. Where \
               `proxy_ssl_certificate` has variables, nothing is shared.\n\n\

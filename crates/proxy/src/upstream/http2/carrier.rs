@@ -1,7 +1,8 @@
 //! The carrier of a stream: what its bytes go through, and its events come from.
 //!
-//! A stream asks its carrier for what has happened to it, gives it what is to be sent, and waits for
-//! more. So neither the way to an answer's head nor that of its body knows whose connection it is.
+//! A stream asks its carrier for what has happened to it, gives it what is to be sent, and waits
+//! for more. So neither the way to an answer's head nor that of its body knows whose connection it
+//! is.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -101,8 +102,8 @@ impl Carrier {
         }
     }
 
-    /// Writes what is to be written; ready when nothing is left of it. What is shared is written by
-    /// a task of its own, which is never waited for.
+    /// Writes what is to be written; ready when nothing is left of it. What is shared is written
+    /// by a task of its own, which is never waited for.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Carrier::Own(connection) => match &mut connection.http2 {
@@ -144,8 +145,8 @@ impl Carrier {
         }
     }
 
-    /// False for the first request of a shared connection, whose death is the peer's failure. Of one
-    /// that is not shared, whoever took it knows.
+    /// False for the first request of a shared connection, whose death is the peer's failure. Of
+    /// one that is not shared, whoever took it knows.
     pub(super) fn may_be_repeated(&self) -> bool {
         match self {
             Carrier::Own(_) => true,

@@ -9,8 +9,8 @@
 //! wakes whom it is told to.
 //!
 //! Invariants:
-//! 1. A waiter is ready as soon as it has nothing to wait for: there is room, or the peer's limit is
-//!    known, or the line leaves or has ended. Whoever makes one of that true is given its waker.
+//! 1. A waiter is ready as soon as it has nothing to wait for: there is room, or the peer's limit
+//!    is known, or the line leaves or has ended. Whoever makes one of that true is given its waker.
 //! 2. A lane holds what came, in order, and then the line's end. Of bodies that is bounded by the
 //!    stream's window, in pieces that keep no memory but their own; of interim answers by
 //!    `INTERIM_MOST`.
@@ -37,7 +37,7 @@ const SHORT: usize = super::line::READ / 4;
 /// The end of a line.
 #[derive(Clone, Debug)]
 pub(super) enum End {
-    /// It was not made.
+    /// The connection was not made.
     NotMade(UpstreamFailure),
     /// The peer has closed it, or we have.
     Closed,
@@ -54,7 +54,7 @@ enum Stage {
     Begun,
     /// Its connection is there.
     Made,
-    /// It is over.
+    /// The line is over.
     Ended(End),
 }
 

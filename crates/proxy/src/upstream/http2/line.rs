@@ -1,7 +1,8 @@
-//! A line: a connection to a peer that carries several requests at once, and the task that reads it.
+//! A line: a connection to a peer that carries several requests at once, and the task that reads
+//! it.
 //!
 //! ```text
-//! task:    made ─► drive: write, read, hand out ─► … ─► idle for too long, leaving and empty, ended
+//! task:    made ─► drive: write, read, hand out ─► … ─► idle too long, leaving and empty, ended
 //! streams: open ─► push, take from the lane, wait ─► dropped: the engine forgets it
 //! ```
 //!
@@ -198,7 +199,7 @@ impl Line {
         self.idle_since.get().is_some() && !lanes.is_leaving() && !lanes.is_awaited()
     }
 
-    /// It is idle from now on.
+    /// Makes the line an idle one.
     fn rest(&self) {
         if self.idle_since.replace(Some(clock::instant())).is_none() {
             self.group.idle.fetch_add(1, Relaxed);
@@ -210,7 +211,7 @@ impl Line {
         }
     }
 
-    /// It is idle no longer.
+    /// Makes the line one that is not idle.
     fn stir(&self) {
         if self.idle_since.take().is_some() {
             self.group.idle.fetch_sub(1, Relaxed);
@@ -328,14 +329,14 @@ impl Line {
     }
 
     fn next_event(&self) -> Option<Event> {
-        let mut wire = self.wire.borrow_mut();
-        let wire = wire.as_deref_mut()?;
+        let mut held = self.wire.borrow_mut();
+        let wire = held.as_deref_mut()?;
         wire.http2.as_mut()?.next_event(&mut wire.inbox)
     }
 
     fn told(&self) -> Vec<Waker> {
-        let most = self.engine(|engine| engine.peer().max_concurrent_streams);
-        let most = most.map_or(0, |most| usize::try_from(most).unwrap_or(usize::MAX));
+        let told = self.engine(|engine| engine.peer().max_concurrent_streams);
+        let most = told.map_or(0, |most| usize::try_from(most).unwrap_or(usize::MAX));
         self.lanes.borrow_mut().tell(most)
     }
 

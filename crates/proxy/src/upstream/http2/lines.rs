@@ -183,9 +183,9 @@ pub(in super::super) async fn find(
 /// Distinction of who found a line from who waited for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Waited {
-    /// It was there.
+    /// The line was there.
     No,
-    /// It was being made.
+    /// The line was being made.
     Yes,
 }
 
