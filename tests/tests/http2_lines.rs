@@ -734,7 +734,11 @@ fn a_reload_under_load_loses_nothing() -> Result<()> {
     for round in 1..=5 {
         let heard = peer.world.heard().len();
         peer.world.wait_for(heard + 40, "/")?;
-        proxy.reload().with_context(|| format!("reload {round}"))?;
+        let before = peer.world.connections("/").len();
+        proxy.reload()?;
+        let is_new = || (peer.world.connections("/").len() > before).then_some(());
+        let waited = Deadline::after(WAIT).poll(is_new);
+        waited.with_context(|| format!("a new connection after reload {round}"))?;
     }
     let heard = peer.world.heard().len();
     peer.world.wait_for(heard + 40, "/")?;
