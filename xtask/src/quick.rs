@@ -173,6 +173,7 @@ const AREAS: &[Area] = &[
             "grpc",
             "hostile_origin",
             "behind_clients",
+            "http2_lines",
             "http2_origin",
             "h2spec",
             "http2",

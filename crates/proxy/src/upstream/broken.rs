@@ -3,6 +3,8 @@
 //! Whether the peer had said something is kept with it: an idle connection that dies silently is no
 //! failure of its peer.
 
+use millpond_wire::http2::Gone;
+
 use super::receive::upstream_error;
 use crate::failure::{UpstreamFailure, UpstreamKind};
 
@@ -12,6 +14,8 @@ pub(super) struct Broken {
     pub(super) failure: UpstreamFailure,
     /// The peer had said nothing.
     pub(super) is_silent: bool,
+    /// The way in which the request's stream went, if it is one that a peer does nothing with.
+    pub(super) untouched: Option<Gone>,
 }
 
 impl Broken {
@@ -20,6 +24,7 @@ impl Broken {
         Broken {
             failure,
             is_silent: false,
+            untouched: None,
         }
     }
 
@@ -49,6 +54,7 @@ impl Broken {
         Broken {
             failure: upstream_error(error, doing),
             is_silent,
+            untouched: None,
         }
     }
 
@@ -58,6 +64,10 @@ impl Broken {
             UpstreamKind::Error,
             "upstream prematurely closed connection while reading response header from upstream",
         );
-        Broken { failure, is_silent }
+        Broken {
+            failure,
+            is_silent,
+            untouched: None,
+        }
     }
 }

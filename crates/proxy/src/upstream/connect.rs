@@ -7,6 +7,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,13 +17,14 @@ use millpond_conf::{OffOr, Template};
 use millpond_system::address::Address;
 use millpond_system::clock::{self, Instant};
 use millpond_system::log::error::{Level, os_error};
-use millpond_system::quota::Seat;
+use millpond_system::quota::{ROUNDS, Seat, Shortage, Side};
+use millpond_system::reserve::is_shortage_error;
 use millpond_system::socket::Socket;
 use millpond_system::timer::Timer;
 use millpond_system::transport::Transport;
 use nix::sys::socket::{setsockopt, sockopt};
 use rustix::io::Errno;
-use socket2::{Domain, Protocol, SockAddr, Socket as RawSocket, Type};
+use socket2::{Domain, Protocol as Transmission, SockAddr, Socket as RawSocket, Type};
 
 use super::encryption::{EncryptError, Encryption, encrypt};
 use super::group::Group;
@@ -30,7 +32,9 @@ use super::http2::session::Session;
 use super::keepalive;
 use super::peer::Peer;
 use crate::failure::{UpstreamFailure, UpstreamKind};
+use crate::protocol::Protocol;
 use crate::settings::Location;
+use crate::worker::Worker;
 
 /// The local address of connections to peers.
 #[derive(Clone, Debug)]
@@ -300,8 +304,57 @@ fn is_of(error: &io::Error, errors: &[Errno]) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| errors.contains(&errno))
 }
 
+/// All that it takes to make a connection, for as long as that lasts.
+#[derive(Clone)]
+pub(crate) struct Maker {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) group: Arc<Group>,
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) location: Arc<Location>,
+    pub(crate) protocol: Protocol,
+    pub(crate) source: Option<Source>,
+    pub(crate) encryption: Option<Encryption>,
+    pub(crate) is_http2: bool,
+}
+
+impl Maker {
+    /// Makes a connection, with a place among the worker's.
+    ///
+    /// # Errors
+    /// There is no place or no socket, or the peer cannot be connected to in time.
+    pub(crate) async fn make(&self) -> Result<Box<Connection>, ConnectError> {
+        let worker = &self.worker;
+        let policy = &self.location.settings.pass(self.protocol).connect;
+        let way = Way {
+            source: self.source,
+            encryption: self.encryption.as_ref(),
+            is_http2: self.is_http2,
+        };
+        let Some(seat) = worker.seat(Side::Upstream).await else {
+            return Err(ConnectError::NoSeat(worker.quota.most()));
+        };
+        let mut rounds = ROUNDS;
+        loop {
+            match connect(&self.group, &self.peer, &self.location, policy, way).await {
+                Ok(mut connection) => {
+                    connection.seat = Some(seat);
+                    return Ok(connection);
+                }
+                Err(ConnectError::Socket(error))
+                    if rounds > 0
+                        && is_shortage_error(&error)
+                        && worker.make_room(Shortage::Descriptors).await =>
+                {
+                    rounds -= 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
 /// Connects to a peer of a group.
-pub(crate) async fn connect(
+async fn connect(
     group: &Arc<Group>,
     peer: &Arc<Peer>,
     location: &Arc<Location>,
@@ -365,7 +418,7 @@ fn open(address: &Address, policy: &ConnectPolicy) -> io::Result<RawSocket> {
     let raw = match address {
         Address::Inet(inet) => {
             let domain = Domain::for_address(*inet);
-            let raw = RawSocket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+            let raw = RawSocket::new(domain, Type::STREAM, Some(Transmission::TCP))?;
             raw.set_tcp_nodelay(true)?;
             if policy.keepalive {
                 raw.set_keepalive(true)?;
@@ -462,7 +515,8 @@ mod tests {
     #[test]
     fn local_port_is_chosen_when_the_peer_is_known() {
         let port_of = |address: &str| {
-            let socket = RawSocket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap();
+            let socket =
+                RawSocket::new(Domain::IPV4, Type::STREAM, Some(Transmission::TCP)).unwrap();
             let address = address.parse().unwrap();
             let owner = Owner::Machine;
             Source { address, owner }.bind(&socket).unwrap();
@@ -486,7 +540,7 @@ mod tests {
             ("[2001:db8::1]:0", Domain::IPV6),
         ] {
             let bound = |owner| {
-                let socket = RawSocket::new(domain, Type::STREAM, Some(Protocol::TCP)).unwrap();
+                let socket = RawSocket::new(domain, Type::STREAM, Some(Transmission::TCP)).unwrap();
                 let address = foreign.parse().unwrap();
                 Source { address, owner }.bind(&socket)
             };

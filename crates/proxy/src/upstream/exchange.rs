@@ -27,8 +27,6 @@ use millpond_conf::{ByteSize, OffOr};
 use millpond_system::body::{Body, BodyError, BodyStream, Piece};
 use millpond_system::clock::{self, Instant};
 use millpond_system::log::error::Level;
-use millpond_system::quota::{ROUNDS, Shortage, Side};
-use millpond_system::reserve::is_shortage_error;
 use millpond_wire::header::Fields;
 use millpond_wire::http1::Method;
 use millpond_wire::http1::response::ResponseHead;
@@ -36,11 +34,12 @@ use millpond_wire::http1::response::ResponseHead;
 use super::ask::Ask;
 use super::balance::Selection;
 use super::broken::Broken;
-use super::connect::{self, ConnectError, Connection, Source, Way};
+use super::connect::{Connection, Maker, Source, Way};
 use super::ended::Ended;
 use super::group::Group;
 use super::head::{BodyPlan, Coding, HeadStep, Switching, drop_duplicates};
 use super::hints::Hints;
+use super::http2::carrier::Carrier;
 use super::next::{NextCause, Tries};
 use super::pass::{PassTarget, Resolved};
 use super::pass_settings::PassSettings;
@@ -354,11 +353,11 @@ pub(super) struct Try<'a> {
     settings: &'a LocationSettings,
     pub(super) pass: &'a PassSettings,
     pub(super) protocol: Protocol,
-    group: &'a Arc<Group>,
-    peer: &'a Arc<Peer>,
+    pub(super) group: &'a Arc<Group>,
+    pub(super) peer: &'a Arc<Peer>,
     pub(super) prepared: &'a Prepared,
     pub(super) ask: &'a Ask,
-    started: Instant,
+    pub(super) started: Instant,
     pub(super) was_sent: bool,
     /// Failure of the client's body while it was sent.
     pub(super) client_failure: Option<Box<Failure>>,
@@ -446,6 +445,9 @@ impl Try<'_> {
 
     async fn ask(&mut self) -> Result<Box<Fetched>, UpstreamFailure> {
         let source = self.source();
+        if self.is_on_line() {
+            return Box::pin(self.ask_on_line(source)).await;
+        }
         let idle = self.req.worker().idle_peers.take(
             (self.group, self.peer),
             (&self.req.location, self.way(source)),
@@ -463,7 +465,8 @@ impl Try<'_> {
                 Err(broken) => return Err(broken.failure),
             }
         }
-        let connection = Box::pin(self.connect(source)).await?;
+        let made = Box::pin(self.maker(source).make()).await;
+        let connection = made?;
         let now = clock::instant();
         self.note_connected(now);
         self.talk(connection, now)
@@ -471,38 +474,23 @@ impl Try<'_> {
             .map_err(|broken| broken.failure)
     }
 
-    async fn connect(
-        &mut self,
-        source: Option<Source>,
-    ) -> Result<Box<Connection>, UpstreamFailure> {
-        let location = Arc::clone(&self.req.location);
-        let policy = &self.pass.connect;
-        let worker = Rc::clone(self.req.worker());
-        let Some(seat) = worker.seat(Side::Upstream).await else {
-            return Err(ConnectError::NoSeat(worker.quota.most()).into());
-        };
-        let mut rounds = ROUNDS;
-        loop {
-            match connect::connect(self.group, self.peer, &location, policy, self.way(source)).await
-            {
-                Ok(mut connection) => {
-                    connection.seat = Some(seat);
-                    return Ok(connection);
-                }
-                Err(ConnectError::Socket(error))
-                    if rounds > 0
-                        && is_shortage_error(&error)
-                        && worker.make_room(Shortage::Descriptors).await =>
-                {
-                    rounds -= 1;
-                }
-                Err(error) => return Err(error.into()),
-            }
+    /// The maker of the request's connection.
+    pub(super) fn maker(&self, source: Option<Source>) -> Maker {
+        let way = self.way(source);
+        Maker {
+            worker: Rc::clone(self.req.worker()),
+            group: Arc::clone(self.group),
+            peer: Arc::clone(self.peer),
+            location: Arc::clone(&self.req.location),
+            protocol: self.protocol,
+            source,
+            encryption: way.encryption.cloned(),
+            is_http2: way.is_http2,
         }
     }
 
     /// The way that the request's connection is made.
-    fn way(&self, source: Option<Source>) -> Way<'_> {
+    pub(super) fn way(&self, source: Option<Source>) -> Way<'_> {
         Way {
             source,
             encryption: self.prepared.encryption.as_deref(),
@@ -512,7 +500,7 @@ impl Try<'_> {
 
     /// RFC 9110 §9.2.2: a connection that dies does not tell whether the request was acted on, so
     /// one that changes something is not repeated by itself.
-    fn may_retry_idle(&self) -> bool {
+    pub(super) fn may_retry_idle(&self) -> bool {
         let has_body_left = !matches!(self.prepared.body, OutBody::Client { .. });
         self.may_repeat_sent() || (!self.was_sent && has_body_left)
     }
@@ -530,7 +518,7 @@ impl Try<'_> {
         bind.source(&self.req.eval(&bind.address))
     }
 
-    fn note_connected(&self, now: Instant) {
+    pub(super) fn note_connected(&self, now: Instant) {
         let mut trace = self.req.upstream.borrow_mut();
         if let Some(attempt) = trace.attempts.last_mut() {
             attempt.connect = Some(now - self.started);
@@ -550,7 +538,8 @@ impl Try<'_> {
     ) -> impl Future<Output = Result<Box<Fetched>, Broken>> {
         async move {
             if connection.http2.is_some() {
-                return Box::pin(self.talk_http2(connection, now)).await;
+                let carrier = Carrier::Own(connection);
+                return Box::pin(self.talk_http2(carrier, now)).await;
             }
             connection.requests += 1;
             let max = self.pass.exchange.head_size.as_usize();
@@ -581,7 +570,8 @@ impl Try<'_> {
                         HeadStep::NeedMore => break,
                         HeadStep::Done(head, coding) => {
                             let sent = self.note_sent(&outgoing);
-                            return self.fetched((head, coding), connection, (sent, now));
+                            let carrier = Carrier::Own(connection);
+                            return self.fetched((head, coding), carrier, (sent, now));
                         }
                         HeadStep::Refuse(what) => return Err(Broken::invalid(&what)),
                         HeadStep::Interim(head) => head,
@@ -734,7 +724,7 @@ impl Try<'_> {
     pub(super) fn fetched(
         &self,
         (mut head, coding): (ResponseHead, Coding),
-        connection: Box<Connection>,
+        carrier: Carrier,
         (sent, now): (Sent, Instant),
     ) -> Result<Box<Fetched>, Broken> {
         let record = self.protocol.record();
@@ -766,7 +756,7 @@ impl Try<'_> {
             log: (!matches!(plan, BodyPlan::Framed(_))).then(|| request_error::remember(self.req)),
         };
         let may_reuse = sent != Sent::Part && keeps;
-        let body = UpstreamBody::new((connection, now), plan, may_reuse, context);
+        let body = UpstreamBody::new((carrier, now), plan, may_reuse, context);
         Ok(Box::new(Fetched {
             length: body.length(),
             head,

@@ -58,11 +58,22 @@ pub struct Group {
     pub is_counted: bool,
     /// Idle connections of all workers.
     pub idle: AtomicUsize,
+    /// Connections that several requests share, of all workers.
+    pub shared: SharedCount,
     roster: ArcSwap<Roster>,
     /// The number of the next peer that is added.
     next_number: AtomicUsize,
     /// Held while one roster is made from another.
     changing: Mutex<()>,
+}
+
+/// Counts of the connections that several requests share (`keepalive_streams`).
+#[derive(Debug, Default)]
+pub struct SharedCount {
+    /// Connections.
+    pub lines: AtomicUsize,
+    /// Requests on them.
+    pub streams: AtomicUsize,
 }
 
 /// A server whose addresses are found while the program runs.
@@ -183,6 +194,7 @@ impl Group {
             resolver: OnceLock::new(),
             is_counted: true,
             idle: AtomicUsize::new(0),
+            shared: SharedCount::default(),
             next_number,
             roster: ArcSwap::from_pointee(roster),
             changing: Mutex::default(),

@@ -1,5 +1,5 @@
-//! `keepalive`, `keepalive_requests`, `keepalive_time`, `keepalive_timeout` of an upstream: idle
-//! connections.
+//! `keepalive`, `keepalive_requests`, `keepalive_streams`, `keepalive_time`, `keepalive_timeout` of
+//! an upstream: idle connections.
 //!
 //! Each worker keeps its own, most recently used first. A connection that the peer has closed, or
 //! on which it has said something unasked, is dropped when it would be used, and within a second
@@ -39,6 +39,8 @@ use tokio::sync::Notify;
 
 use super::connect::{Connection, Way};
 use super::group::Group;
+use super::http2::line::Line;
+use super::http2::lines::Lines;
 use super::http2::session::{self, Session};
 use super::peer::Peer;
 use super::send::HEAD_READ;
@@ -72,6 +74,8 @@ pub struct KeepAliveLimits {
     pub sharing: Sharing,
     /// Requests of one connection.
     pub requests: u32,
+    /// Requests that a connection of HTTP/2 carries at once.
+    pub streams: u32,
     /// Age of a connection.
     pub time: Duration,
     /// Idle time.
@@ -85,6 +89,7 @@ impl Default for KeepAliveLimits {
             connections: 32,
             sharing: Sharing::Local,
             requests: 1000,
+            streams: 1,
             time: Duration::from_secs(3600),
             timeout: Duration::from_secs(60),
         }
@@ -114,6 +119,7 @@ impl KeepAliveLimits {
                 };
             }
             "keepalive_requests" => self.requests = number()?,
+            "keepalive_streams" => self.streams = streams(&value.text).ok_or_else(invalid)?,
             "keepalive_time" => self.time = time()?,
             "keepalive_timeout" => self.timeout = time()?,
             _ => return Err(format!("unknown directive \"{name}\"")),
@@ -122,9 +128,19 @@ impl KeepAliveLimits {
     }
 }
 
-/// Idle connections of one worker.
+/// Most requests that a connection may be let carry at once (arbitrary: each may hold 256 KiB).
+const STREAMS_MOST: u32 = 1024;
+
+fn streams(text: &str) -> Option<u32> {
+    let streams = text.parse().ok()?;
+    (1..=STREAMS_MOST).contains(&streams).then_some(streams)
+}
+
+/// Idle connections of one worker, and those that several requests share.
 #[derive(Default)]
 pub struct IdlePeers {
+    /// Connections that several requests share, idle or not.
+    pub(super) lines: Lines,
     groups: RefCell<HashMap<usize, VecDeque<Idle>>>,
     /// Signal to [`tend`] that there is an idle connection again.
     filled: Notify,
@@ -227,6 +243,7 @@ impl IdlePeers {
 
     /// Closes all idle connections, when the worker ends or its configuration goes.
     pub fn clear(&self) {
+        self.lines.clear();
         self.groups.borrow_mut().clear();
     }
 
@@ -235,7 +252,21 @@ impl IdlePeers {
         let mut groups = self.groups.borrow_mut();
         let closed = groups.values_mut().filter_map(VecDeque::pop_back).count();
         groups.retain(|_, idle| !idle.is_empty());
-        closed > 0
+        self.lines.close_oldest() || closed > 0
+    }
+
+    /// Closes idle ones that several requests shared, if there are too many beside this one.
+    /// INVARIANT 1.
+    pub(super) fn trim_lines(&self, line: &Line) {
+        if line.may_be_closed() {
+            let group = line.group();
+            let others = self
+                .groups
+                .borrow()
+                .get(&id(group))
+                .map_or(0, VecDeque::len);
+            self.lines.trim(group, others);
+        }
     }
 
     /// Closes those that nobody can use any more; true while there are others.
@@ -279,7 +310,7 @@ fn take_live(
 }
 
 /// News of the kernel about an idle connection.
-enum News {
+pub(super) enum News {
     /// Nothing, and the peer is there.
     None,
     /// The end, or what comes right before it.
@@ -288,7 +319,7 @@ enum News {
     Unasked,
 }
 
-fn news(socket: &Transport) -> News {
+pub(super) fn news(socket: &Transport) -> News {
     let mut begin = [0; b"HTTP/1.1 408".len()];
     match socket.peek(&mut begin) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => News::None,

@@ -40,6 +40,7 @@ use super::connect::Connection;
 use super::ended::Ended;
 use super::head::BodyPlan;
 use super::http2::body::{Part, StreamBody};
+use super::http2::carrier::Carrier;
 use super::keepalive;
 use super::receive_buffer::BUFFER_SIZE;
 use super::sticky::Lesson;
@@ -56,7 +57,7 @@ const READ_SIZE: usize = 64 * 1024;
 
 /// A body on its way.
 pub struct UpstreamBody {
-    connection: Option<Box<Connection>>,
+    carrier: Option<Carrier>,
     /// Instant at which the connection was last read from; none if that was not noted.
     read_at: Option<Instant>,
     state: State,
@@ -117,7 +118,7 @@ pub struct BodyContext {
 impl UpstreamBody {
     /// The body after a head, which came just `now`.
     pub fn new(
-        (connection, now): (Box<Connection>, Instant),
+        (carrier, now): (Carrier, Instant),
         plan: BodyPlan,
         may_reuse: bool,
         context: BodyContext,
@@ -144,7 +145,7 @@ impl UpstreamBody {
         };
         let attempt = context.trace.borrow().attempts.len().saturating_sub(1);
         let mut body = UpstreamBody {
-            connection: Some(connection),
+            carrier: Some(carrier),
             read_at: Some(now),
             state,
             length,
@@ -195,9 +196,9 @@ impl UpstreamBody {
         matches!(self.state, State::Switched)
     }
 
-    /// The connection, as long as it is held.
+    /// The connection, as long as it is held, and if it is the exchange's alone.
     pub fn connection_mut(&mut self) -> Option<&mut Connection> {
-        self.connection.as_deref_mut()
+        self.carrier.as_mut()?.own()
     }
 
     /// Instant at which the connection was last read from; now if that was not noted.
@@ -215,7 +216,7 @@ impl UpstreamBody {
         let State::Length(left) = self.state else {
             return None;
         };
-        let inbox = &mut self.connection.as_mut()?.inbox;
+        let inbox = &mut self.connection_mut()?.inbox;
         let left = usize::try_from(left).ok()?;
         if inbox.len() < left {
             return None;
@@ -244,7 +245,7 @@ impl UpstreamBody {
 
     /// Remembers a session when the body has ended.
     pub fn learn_at_end(&mut self, lesson: Lesson) {
-        match self.connection {
+        match self.carrier {
             Some(_) => self.lesson = Some(lesson),
             None => lesson.learn(),
         }
@@ -258,13 +259,16 @@ impl UpstreamBody {
         self.note(|attempt| {
             attempt.response.get_or_insert(took);
         });
-        let Some(connection) = self.connection.take() else {
+        let Some(carrier) = self.carrier.take() else {
             return;
         };
-        self.account(&connection, took);
+        self.account(&carrier, took);
         if let Some(lesson) = self.lesson.take() {
             lesson.learn();
         }
+        let Carrier::Own(connection) = carrier else {
+            return;
+        };
         if self.may_reuse && !connection.inbox.is_empty() {
             // INVARIANT 2.
             keepalive::note_unasked(&connection, now);
@@ -293,11 +297,12 @@ impl UpstreamBody {
     }
 
     /// Gives the peer's connection back; an answer that was read to its end tells how fast it is.
-    fn account(&self, connection: &Connection, took: Duration) {
+    fn account(&self, carrier: &Carrier, took: Duration) {
         let trace = self.context.trace.borrow();
         let header = trace.attempts.get(self.attempt).and_then(|it| it.header);
         let times = header.map(|header| (header, took));
-        connection.group.ended(&connection.peer, times, took);
+        let (group, peer) = carrier.asked();
+        group.ended(peer, times, took);
     }
 
     /// Writes into the trace of this try.
@@ -331,10 +336,19 @@ impl UpstreamBody {
 
     /// True when only the client's taking what it was handed can bring more.
     fn waits_for_client(&self) -> bool {
-        let (Some(bound), Some(connection)) = (&self.bound, &self.connection) else {
+        let (Some(bound), Some(carrier)) = (&self.bound, &self.carrier) else {
             return false;
         };
-        !bound.backlog.is_empty() && !has_room(&connection.inbox, self.read_size())
+        let has_room = match carrier {
+            Carrier::Own(connection) => has_room(&connection.inbox, self.read_size()),
+            // What is taken from a lane is room for the peer again.
+            Carrier::Shared(_) => false,
+        };
+        !bound.backlog.is_empty() && !has_room
+    }
+
+    fn is_shared(&self) -> bool {
+        self.carrier.as_ref().is_some_and(Carrier::is_shared)
     }
 
     /// Bytes that are asked of the socket at once.
@@ -354,8 +368,10 @@ impl UpstreamBody {
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<More>> {
         let (size, may_pass) = (self.read_size(), self.may_pass_inbox());
         self.read_at = None;
-        let Some(connection) = &mut self.connection else {
-            return Poll::Ready(Ok(More::Inbox(0)));
+        let connection = match &mut self.carrier {
+            Some(Carrier::Own(connection)) => connection,
+            Some(Carrier::Shared(stream)) => return stream.poll_more(cx).map_ok(More::Inbox),
+            None => return Poll::Ready(Ok(More::Inbox(0))),
         };
         match &mut self.state {
             State::Length(left) if may_pass && *left >= READ_SIZE as u64 => {
@@ -382,21 +398,24 @@ impl UpstreamBody {
         let deadline = self
             .deadline
             .get_or_insert_with(|| clock::instant() + timeout);
-        match &self.connection {
-            Some(connection) => connection.timer.poll_expired(cx, *deadline).map(|_| ()),
+        match &self.carrier {
+            Some(carrier) => carrier.timer().poll_expired(cx, *deadline).map(|_| ()),
             None => Poll::Ready(()),
         }
     }
 
     /// Takes from the inbox what it has of the body.
     fn take(&mut self) -> Result<Taken, BodyError> {
-        let Some(connection) = &mut self.connection else {
+        let Some(carrier) = &mut self.carrier else {
             return Ok(Taken::End);
         };
         if let State::Stream(stream) = &mut self.state {
-            let part = stream.take(connection)?;
+            let part = stream.take(carrier)?;
             return Ok(self.take_part(part));
         }
+        let Some(connection) = carrier.own() else {
+            return Ok(Taken::End);
+        };
         let inbox = &mut connection.inbox;
         match &mut self.state {
             // It was taken.
@@ -455,9 +474,9 @@ impl UpstreamBody {
     /// Sends what can be sent of a request whose answer has begun.
     fn send_rest(&mut self, cx: &mut Context<'_>) -> Result<(), BodyError> {
         if let State::Stream(stream) = &mut self.state
-            && let Some(connection) = &mut self.connection
+            && let Some(carrier) = &mut self.carrier
         {
-            let sent = stream.poll_send(cx, connection);
+            let sent = stream.poll_send(cx, carrier);
             let (sent, _) = sent.map_err(|failure| match failure {
                 Failure::Client(_) => BodyError::ClientLeft,
                 failure => BodyError::Broken(failure.to_string()),
@@ -480,10 +499,12 @@ impl UpstreamBody {
             _ => None,
         };
         if left == Some(0)
-            && let Some(connection) = &mut self.connection
+            && let Some(carrier) = &mut self.carrier
         {
-            let mut cx = Context::from_waker(Waker::noop());
-            let _ready = receive((connection, READ_SIZE), &mut cx, &mut self.pace);
+            if let Some(connection) = carrier.own() {
+                let mut cx = Context::from_waker(Waker::noop());
+                let _ready = receive((connection, READ_SIZE), &mut cx, &mut self.pace);
+            }
             if let Ok(Taken::End) = self.take() {
                 self.finish();
             }
@@ -493,8 +514,7 @@ impl UpstreamBody {
     /// True when an encrypted connection ended without the peer's word: RFC 9112 §9.8 takes a body
     /// that only this ends for incomplete.
     fn is_cut_off(&self) -> bool {
-        let connection = self.connection.as_ref();
-        connection.is_some_and(|connection| connection.socket.is_truncated())
+        matches!(&self.carrier, Some(Carrier::Own(connection)) if connection.socket.is_truncated())
     }
 
     /// True when nothing that matters is to come: silence and a closed connection are its end.
@@ -647,6 +667,10 @@ impl BodyStream for UpstreamBody {
             return this.fail(error);
         }
         loop {
+            // INVARIANT 3: what is not taken closes the stream's window.
+            if this.is_shared() && this.waits_for_client() {
+                return Poll::Pending;
+            }
             match this.take() {
                 Err(error) => return this.fail(error),
                 Ok(Taken::End) => {
@@ -679,6 +703,9 @@ impl BodyStream for UpstreamBody {
             match received {
                 Poll::Pending => {
                     ready!(this.poll_silence(cx));
+                    if let Some(carrier) = &this.carrier {
+                        carrier.note_silence();
+                    }
                     if this.is_whole() {
                         return this.close();
                     }
@@ -706,7 +733,7 @@ impl Drop for UpstreamBody {
         self.take_trailer();
         // A body that nobody read to its end closes its connection.
         self.may_reuse &= matches!(self.state, State::Ended);
-        if self.connection.is_some() {
+        if self.carrier.is_some() {
             self.finish();
         }
     }

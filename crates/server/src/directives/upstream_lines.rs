@@ -96,6 +96,20 @@ pub(crate) const LINES: &[UpstreamLine] = &[
         doc: "How many requests a connection is used for.",
     },
     UpstreamLine {
+        name: "keepalive_streams",
+        syntax: "number",
+        default: Some("1"),
+        doc: "How many requests a connection of HTTP/2 carries at once (`grpc_pass`, \
+              `proxy_http_version 2`), no more than the peer bears and 1024. With more than one, \
+              few connections do for many requests: handshakes are spared, and requests share the \
+              fate of their connection. An answer whose client is slow holds up to 256 KiB, and \
+              nothing of the others. Requests share a connection if they could use the same \
+              idle one: with `local`, those of one location. What a peer that goes away has not \
+              looked at is asked again on another connection, and once what it refuses. Where \
+              `proxy_ssl_certificate` has variables, nothing is shared.\n\n\
+              # Differs from nginx\n\nnginx sends one request after the other.",
+    },
+    UpstreamLine {
         name: "keepalive_time",
         syntax: "time",
         default: Some("1h"),

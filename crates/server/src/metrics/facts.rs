@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use millpond_acme::ordered::Counts;
 use millpond_cache::zone::{CacheZone, ZonePath};
@@ -57,6 +58,8 @@ pub struct Facts {
     pub(super) limit_conns: Vec<(String, LimitCount)>,
     pub(super) limit_reqs: Vec<(String, LimitCount)>,
     pub(super) peers: Vec<PeerFacts>,
+    /// Groups whose connections carry several requests.
+    pub(super) shared: Vec<SharedFacts>,
     /// Certificates that are ordered.
     pub(super) orders: Vec<OrderFacts>,
 }
@@ -106,6 +109,14 @@ pub(super) struct PeerFacts {
     pub(super) count: PeerCount,
 }
 
+/// Facts about the connections of a group that several requests share.
+#[derive(Debug)]
+pub(super) struct SharedFacts {
+    pub(super) group: String,
+    pub(super) connections: u64,
+    pub(super) requests: u64,
+}
+
 /// The states of peers, in the order of NGINX Plus's numbers from 1.
 pub(super) const PEER_STATES: [&str; 4] = ["up", "draining", "down", "unavail"];
 
@@ -143,6 +154,7 @@ impl Facts {
                     .collect()
             },
             peers: read_peers(conf),
+            shared: read_shared(conf),
             orders: read_orders(conf),
         }
     }
@@ -300,6 +312,17 @@ fn read_peers(conf: &Conf) -> Vec<PeerFacts> {
         }
     }
     peers
+}
+
+fn read_shared(conf: &Conf) -> Vec<SharedFacts> {
+    let groups = conf.declared.upstreams.iter();
+    let sharing = groups.filter(|group| group.keep_alive.streams > 1);
+    let facts = |group: &Arc<Group>| SharedFacts {
+        group: group.name.clone(),
+        connections: group.shared.lines.load(Relaxed) as u64,
+        requests: group.shared.streams.load(Relaxed) as u64,
+    };
+    sharing.map(facts).collect()
 }
 
 /// The peer's address, with a number if it was there before.

@@ -455,6 +455,17 @@ pub(super) const METRICS: &[Metric] = &[
     metric("millpond_upstream_peer_connections", Gauge, &["upstream", "peer"], (
         "Exchanges with a server of a group that are under way.",
         |facts, out| peers(facts, |names, peer| out.add(&names, peer.active)))),
+    metric("millpond_upstream_shared_connections", Gauge, &["upstream"], (
+        "Connections to the servers of a group that several requests share \
+         (`keepalive_streams`), with those that are being made.",
+        |facts, out| for it in &facts.shared {
+            out.add(&[&it.group], it.connections);
+        })),
+    metric("millpond_upstream_shared_requests", Gauge, &["upstream"], (
+        "Requests that share connections to the servers of a group (`keepalive_streams`).",
+        |facts, out| for it in &facts.shared {
+            out.add(&[&it.group], it.requests);
+        })),
     metric("millpond_upstream_peer_requests_total", Counter, &["upstream", "peer"], (
         "Exchanges with a server of a group that are over.",
         |facts, out| peers(facts, |names, peer| out.add(&names, peer.count.requests)))),

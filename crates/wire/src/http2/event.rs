@@ -128,3 +128,27 @@ pub enum Event {
     /// The connection is over for a fault of the peer: what is to be written says so.
     Failed(Fault),
 }
+
+impl Event {
+    /// The stream that it is about; none if it is about the connection.
+    #[must_use]
+    pub fn stream(&self) -> Option<u32> {
+        match self {
+            Event::Request { stream, .. }
+            | Event::Refused { stream, .. }
+            | Event::Interim { stream, .. }
+            | Event::Answer { stream, .. }
+            | Event::Data { stream, .. }
+            | Event::End { stream, .. }
+            | Event::Malformed { stream, .. }
+            | Event::Gone { stream, .. }
+            | Event::Room { stream }
+            | Event::Sent { stream } => Some(*stream),
+            Event::GoneAway { .. }
+            | Event::SettingsAcknowledged
+            | Event::SettingsChanged
+            | Event::Pong(_)
+            | Event::Failed(_) => None,
+        }
+    }
+}

@@ -93,6 +93,8 @@ pub(crate) struct Stream {
     pub(crate) queue: VecDeque<Bytes>,
     /// Bytes of them.
     pub(crate) queued: usize,
+    /// Bytes of its frames of HEADERS and DATA that were written out.
+    pub(crate) sent_len: u64,
 }
 
 impl Stream {
@@ -212,6 +214,7 @@ impl Streams {
             small_unread: 0,
             queue,
             queued: 0,
+            sent_len: 0,
         };
         let id = opening.id;
         let free = self.free.pop();

@@ -10,14 +10,13 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use millpond_system::body::BodyError;
 use millpond_wire::header::Fields;
 use millpond_wire::http2::{BodyLength, Code, Event, Gone};
 
-use super::super::connect::Connection;
 use super::super::request::OutBody;
-use super::session::Session;
+use super::carrier::Carrier;
 use super::upload::{Upload, Waits};
 use super::words;
 use crate::downstream::client::Client;
@@ -126,24 +125,16 @@ impl StreamBody {
     pub(in super::super) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
-        connection: &mut Connection,
+        carrier: &mut Carrier,
     ) -> Result<(u64, Waits), Failure> {
-        let Connection {
-            socket,
-            http2: Some(session),
-            ..
-        } = connection
-        else {
-            return Ok((0, Waits::ForNobody));
-        };
-        let before = session.written();
+        let before = carrier.sent();
         loop {
-            let waits = self.upload.poll_push(cx, (&mut session.engine, self.id))?;
-            let is_flushed = matches!(session.poll_flush(cx, socket), Poll::Ready(Ok(())));
+            let waits = self.upload.poll_push(cx, (&mut *carrier, self.id))?;
+            let is_flushed = matches!(carrier.poll_flush(cx), Poll::Ready(Ok(())));
             // What was sent may have made room.
-            let goes_on = waits == Waits::ForPeer && session.engine.room(self.id) > 0;
+            let goes_on = waits == Waits::ForPeer && carrier.room(self.id) > 0;
             if !is_flushed || !goes_on {
-                return Ok((session.written() - before, waits));
+                return Ok((carrier.sent() - before, waits));
             }
         }
     }
@@ -152,29 +143,20 @@ impl StreamBody {
     ///
     /// # Errors
     /// The peer has broken the stream off, or HTTP's rules.
-    pub fn take(&mut self, connection: &mut Connection) -> Result<Part, BodyError> {
-        let Connection {
-            socket,
-            inbox,
-            http2: Some(session),
-            ..
-        } = connection
-        else {
-            return Err(BodyError::UpstreamTruncated);
-        };
+    pub fn take(&mut self, carrier: &mut Carrier) -> Result<Part, BodyError> {
         let came = match self.ahead.take() {
             Some(bytes) => Came::Data(bytes),
-            None => self.next(session, inbox)?,
+            None => self.next(carrier)?,
         };
         let (bytes, behind) = match came {
             Came::Data(bytes) => {
                 // INVARIANT 1.
-                session.engine.consume(self.id, bytes.len());
+                carrier.consume(self.id, bytes.len());
                 if let Some(left) = &mut self.left {
                     *left = left.saturating_sub(bytes.len() as u64);
                 }
                 // INVARIANT 2.
-                (bytes, self.next(session, inbox)?)
+                (bytes, self.next(carrier)?)
             }
             other => (Bytes::new(), other),
         };
@@ -186,8 +168,8 @@ impl StreamBody {
             Came::Nothing => None,
             Came::End(trailers) => {
                 self.left = Some(0);
-                let is_clean = self.end(session, inbox)?;
-                session.flush_now(socket);
+                let is_clean = self.end(carrier)?;
+                carrier.flush_now();
                 Some(StreamEnd { trailers, is_clean })
             }
         };
@@ -195,20 +177,17 @@ impl StreamBody {
     }
 
     /// The next event that is about the stream.
-    fn next(&self, session: &mut Session, inbox: &mut BytesMut) -> Result<Came, BodyError> {
-        while let Some(event) = session.next_event(inbox) {
+    fn next(&self, carrier: &mut Carrier) -> Result<Came, BodyError> {
+        while let Some(event) = carrier.next_event(self.id) {
             match event {
-                Event::Data { stream, bytes } if stream == self.id => return Ok(Came::Data(bytes)),
-                Event::End { stream, trailers } if stream == self.id => {
-                    return Ok(Came::End(trailers));
-                }
-                Event::Malformed { stream, fault } if stream == self.id => {
+                Event::Data { bytes, .. } => return Ok(Came::Data(bytes)),
+                Event::End { trailers, .. } => return Ok(Came::End(trailers)),
+                Event::Malformed { fault, .. } | Event::Failed(fault) => {
                     return Err(BodyError::Broken(words::of_fault(fault)));
                 }
-                Event::Gone { stream, why } if stream == self.id => {
-                    return Err(BodyError::Broken(words::of_end(why, session.farewell())));
+                Event::Gone { why, .. } => {
+                    return Err(BodyError::Broken(words::of_end(why, carrier.farewell())));
                 }
-                Event::Failed(fault) => return Err(BodyError::Broken(words::of_fault(fault))),
                 _ => {}
             }
         }
@@ -218,16 +197,16 @@ impl StreamBody {
     /// Reads what stands behind the end; true if the connection can be used again.
     ///
     /// nginx: an answer that is broken off behind its end is one that failed.
-    fn end(&mut self, session: &mut Session, inbox: &mut BytesMut) -> Result<bool, BodyError> {
-        let is_sent = self.upload.is_done() && session.engine.is_sent(self.id);
-        while let Some(event) = session.next_event(inbox) {
+    fn end(&mut self, carrier: &mut Carrier) -> Result<bool, BodyError> {
+        let is_sent = self.upload.is_done() && carrier.is_sent(self.id);
+        while let Some(event) = carrier.next_event(self.id) {
             match event {
                 Event::Gone {
                     why: Gone::ByPeer(Code::NO_ERROR),
                     ..
                 } => {}
-                Event::Gone { stream, why } if stream == self.id => {
-                    return Err(BodyError::Broken(words::of_end(why, session.farewell())));
+                Event::Gone { why, .. } => {
+                    return Err(BodyError::Broken(words::of_end(why, carrier.farewell())));
                 }
                 Event::Failed(fault) => return Err(BodyError::Broken(words::of_fault(fault))),
                 _ => {}
@@ -235,8 +214,8 @@ impl StreamBody {
         }
         // RFC 9113 §8.1: the rest of the request is not wanted any more.
         self.upload = Upload::Done;
-        session.engine.release(self.id);
+        carrier.release(self.id);
         // INVARIANT 3 of the module.
-        Ok(is_sent && inbox.is_empty() && session.may_carry_another())
+        Ok(is_sent && carrier.may_carry_another())
     }
 }

@@ -9,7 +9,9 @@
 //! The engine is `wire::http2`, in the role of a client; a [`Session`](session::Session) is one
 //! with the times and the account of its connection. A connection carries one stream after the
 //! other, as nginx does it; all that belongs to one stream is in [`StreamBody`](body::StreamBody).
-//! `docs/decisions/0013-streams-to-origins-share-connections.md` plans how several share one.
+//! With `keepalive_streams` several share a [`Line`](line::Line); a stream asks its
+//! [`Carrier`](carrier::Carrier), which is one or the other.
+//! `docs/decisions/0013-streams-to-origins-share-connections.md` has the reasons.
 //!
 //! Invariants:
 //! 1. What a peer sends is read only as fast as somebody takes it: a connection holds one read.
@@ -18,8 +20,13 @@
 //!    that it goes away, and no part of a frame is left.
 
 pub mod body;
+pub mod carrier;
+mod lanes;
+pub mod line;
+pub mod lines;
 mod request;
 pub mod session;
+mod share;
 mod talk;
 pub mod upload;
 mod words;

@@ -20,6 +20,9 @@ use super::super::send::HEAD_READ;
 /// Bytes that may be on their way, of a stream and of a connection: what a kernel receives at most
 /// by default, so that the socket slows a peer down and not a window. None of them are held here.
 const WINDOW: u32 = 6 << 20;
+/// Bytes of a stream that shares its connection: so many are held for one that nobody reads
+/// (arbitrary: what a fast client takes in a few milliseconds).
+const SHARED_WINDOW: u32 = 256 * 1024;
 /// Bytes of a request's body that wait for the socket (arbitrary: a few of its usual reads).
 const SEND_BUFFER: usize = 64 * 1024;
 /// Bytes that are framed at once (arbitrary: the same).
@@ -39,20 +42,39 @@ pub struct Session {
     farewell: Option<Code>,
     is_broken: bool,
     written: u64,
+    longest_head: usize,
 }
 
 impl Session {
     /// The state of a connection that was just made.
     pub fn new() -> Self {
-        let config = Config {
+        Session::with(Config {
             connection_window: WINDOW,
             stream_window: WINDOW,
+            ..Config::default()
+        })
+    }
+
+    /// The state of a connection that so many streams share. A slow one closes its own window only,
+    /// and holds no more than that.
+    pub fn shared(streams: u32) -> Self {
+        Session::with(Config {
+            connection_window: SHARED_WINDOW.saturating_mul(streams),
+            stream_window: SHARED_WINDOW,
+            // Of ours the peer may refuse or reset as many as of others.
+            max_concurrent_streams: streams.max(Config::default().max_concurrent_streams),
+            ..Config::default()
+        })
+    }
+
+    fn with(windows: Config) -> Self {
+        let config = Config {
             // nginx: nothing of an answer's fields is kept for the next one.
             table_size: 0,
             max_frame_len: FRAME_LEN,
             chunk_len: CHUNK_LEN,
             send_buffer: SEND_BUFFER,
-            ..Config::default()
+            ..windows
         };
         Session {
             engine: Engine::new(Role::Client, config),
@@ -60,6 +82,7 @@ impl Session {
             farewell: None,
             is_broken: false,
             written: 0,
+            longest_head: 0,
         }
     }
 
@@ -85,6 +108,17 @@ impl Session {
             total: most,
             ..Limits::default()
         });
+    }
+
+    /// Bounds the heads that are read to the most that any of its streams bears.
+    pub(super) fn bear_heads(&mut self, most: usize) {
+        self.longest_head = self.longest_head.max(most);
+        self.bound_heads(self.longest_head);
+    }
+
+    /// True while more may be read: not too much waits to be written.
+    pub(super) fn wants_input(&self) -> bool {
+        self.engine.wants_input()
     }
 
     /// Gives memory back that an idle connection does not need.

@@ -5,6 +5,8 @@
 //!    connection is replaced then, as one that died.
 //! 2. A request counts as sent, whatever the peer did with it, once bytes of its body are gone that
 //!    nobody keeps: no other peer is asked with the rest of it.
+//! 3. Among streams that share a connection, the peer's reason to go away is none of this one's: it
+//!    is asked again whatever that is.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -17,14 +19,12 @@ use millpond_wire::http1::response::ResponseHead;
 use millpond_wire::http2::{Code, Event, Gone};
 
 use super::super::broken::Broken;
-use super::super::connect::Connection;
 use super::super::exchange::{Fetched, Sent, Try, ignores_client};
 use super::super::head::{Coding, MAX_INTERIM};
 use super::super::hints::Hints;
-use super::super::send::HEAD_READ;
 use super::body::StreamBody;
+use super::carrier::Carrier;
 use super::request;
-use super::session::Session;
 use super::upload::{Upload, Waits};
 use super::words;
 use crate::failure::{UpstreamFailure, UpstreamKind};
@@ -41,24 +41,27 @@ impl Try<'_> {
     /// Sends the request and reads the head of the answer, both as the peer lets it; it is `now`.
     pub(in super::super) async fn talk_http2(
         &mut self,
-        mut connection: Box<Connection>,
+        mut carrier: Carrier,
         mut now: Instant,
     ) -> Result<Box<Fetched>, Broken> {
-        connection.requests += 1;
         let max = self.pass.exchange.head_size.as_usize();
-        let mut stream = self.open(&mut connection, max)?;
+        let mut stream = self.open(&mut carrier, max)?;
         let mut hints = Hints::new(max);
         let mut interim_left = MAX_INTERIM;
         loop {
             let step = std::future::poll_fn(|cx| {
-                self.poll_step_http2(cx, (&mut stream, &mut *connection), now)
+                self.poll_step_http2(cx, (&mut stream, &mut carrier), now)
             })
             .await;
             now = clock::instant();
+            let step = step.map_err(|mut broken| {
+                broken.is_silent &= carrier.may_be_repeated();
+                broken
+            });
             match step? {
                 Step::Answer(head) => {
                     let coding = Coding::Stream(Box::new(stream));
-                    return self.fetched((head, coding), connection, (Sent::AsTheStreamSays, now));
+                    return self.fetched((head, coding), carrier, (Sent::AsTheStreamSays, now));
                 }
                 Step::Interim(_) if interim_left == 0 => {
                     return Err(Broken::invalid("upstream sent too many interim answers"));
@@ -73,11 +76,8 @@ impl Try<'_> {
     }
 
     /// Opens the stream of the request.
-    fn open(&self, connection: &mut Connection, max: usize) -> Result<StreamBody, Broken> {
-        let opened = connection.http2.as_mut().and_then(|session| {
-            session.bound_heads(max);
-            request::open(&mut session.engine, self.prepared)
-        });
+    fn open(&self, carrier: &mut Carrier, max: usize) -> Result<StreamBody, Broken> {
+        let opened = carrier.open(max, |engine| request::open(engine, self.prepared));
         match opened {
             Some(id) => {
                 let upload = Upload::new(self.req, &self.prepared.body);
@@ -95,19 +95,16 @@ impl Try<'_> {
     fn poll_step_http2(
         &mut self,
         cx: &mut Context<'_>,
-        (stream, connection): (&mut StreamBody, &mut Connection),
+        (stream, carrier): (&mut StreamBody, &mut Carrier),
         now: Instant,
     ) -> Poll<Result<Step, Broken>> {
         loop {
-            if let Some(step) = self.next_step(stream, connection)? {
+            self.was_sent |= carrier.was_sent(0);
+            if let Some(step) = self.next_step(stream, carrier)? {
                 return Poll::Ready(Ok(step));
             }
-            let waits = self.send_http2(cx, (&mut *stream, &mut *connection))?;
-            let inbox = &mut connection.inbox;
-            if inbox.capacity() - inbox.len() < HEAD_READ / 4 {
-                inbox.reserve(HEAD_READ);
-            }
-            match connection.socket.poll_recv(cx, inbox) {
+            let waits = self.send_http2(cx, (&mut *stream, &mut *carrier))?;
+            match carrier.poll_head(cx) {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(Broken::closed(stream.is_silent))),
                 Poll::Ready(Err(error)) => {
@@ -122,7 +119,8 @@ impl Try<'_> {
                         Waits::ForNobody => policy.read_timeout,
                         Waits::ForPeer => policy.send_timeout,
                     };
-                    ready!(connection.timer.poll_expired(cx, now + timeout));
+                    ready!(carrier.timer().poll_expired(cx, now + timeout));
+                    carrier.note_silence();
                     return Poll::Ready(Err(Broken::timed_out()));
                 }
             }
@@ -133,16 +131,16 @@ impl Try<'_> {
     fn send_http2(
         &mut self,
         cx: &mut Context<'_>,
-        (stream, connection): (&mut StreamBody, &mut Connection),
+        (stream, carrier): (&mut StreamBody, &mut Carrier),
     ) -> Result<Waits, Broken> {
-        let (sent, waits) = stream.poll_send(cx, connection).map_err(|failure| {
+        let (sent, waits) = stream.poll_send(cx, carrier).map_err(|failure| {
             self.client_failure = Some(Box::new(failure));
             Broken::said(UpstreamFailure::new(
                 UpstreamKind::Error,
                 "the client's body ended early",
             ))
         })?;
-        self.was_sent |= sent > 0;
+        self.was_sent |= carrier.was_sent(sent);
         if let Some(attempt) = self.req.upstream.borrow_mut().attempts.last_mut() {
             attempt.bytes_sent += sent;
         }
@@ -153,24 +151,11 @@ impl Try<'_> {
     fn next_step(
         &mut self,
         stream: &mut StreamBody,
-        connection: &mut Connection,
+        carrier: &mut Carrier,
     ) -> Result<Option<Step>, Broken> {
-        let Connection {
-            socket,
-            inbox,
-            http2: Some(session),
-            ..
-        } = connection
-        else {
-            return Err(Broken::closed(true));
-        };
-        while let Some(event) = session.next_event(inbox) {
+        while let Some(event) = carrier.next_event(stream.id()) {
             match event {
-                Event::Interim {
-                    stream: id,
-                    status,
-                    fields,
-                } if id == stream.id() => {
+                Event::Interim { status, fields, .. } => {
                     stream.is_silent = false;
                     let lines = fields.iter();
                     let len = lines
@@ -179,25 +164,28 @@ impl Try<'_> {
                     return Ok(Some(Step::Interim(head((status, fields), len))));
                 }
                 Event::Answer {
-                    stream: id,
                     status,
                     fields,
                     body,
                     head_len,
-                } if id == stream.id() => {
+                    ..
+                } => {
                     stream.begin(body);
                     return Ok(Some(Step::Answer(head((status, fields), head_len))));
                 }
-                Event::Gone { stream: id, why } if id == stream.id() => {
-                    return Err(self.gone(stream, session, why));
+                Event::Gone { why, .. } => {
+                    return Err(self.gone(stream, carrier, why));
                 }
-                Event::Malformed { stream: id, fault } if id == stream.id() => {
+                Event::Malformed { fault, .. } => {
                     return Err(Broken::invalid(&words::of_fault(fault)));
                 }
                 Event::Failed(fault) => {
                     // The peer is told why.
-                    session.flush_now(socket);
-                    return Err(Broken::invalid(&words::of_fault(fault)));
+                    carrier.flush_now();
+                    let mut broken = Broken::invalid(&words::of_fault(fault));
+                    // It may be another stream's.
+                    broken.is_silent = carrier.is_shared() && stream.is_silent;
+                    return Err(broken);
                 }
                 _ => {}
             }
@@ -206,11 +194,18 @@ impl Try<'_> {
     }
 
     /// The end of the stream before its answer. INVARIANTS 1 and 2.
-    fn gone(&mut self, stream: &StreamBody, session: &Session, why: Gone) -> Broken {
-        let mut broken = Broken::invalid(&words::of_end(why, session.farewell()));
-        let is_calm = why != Gone::Unprocessed || session.farewell() == Code::NO_ERROR;
+    fn gone(&mut self, stream: &StreamBody, carrier: &Carrier, why: Gone) -> Broken {
+        let mut broken = Broken::invalid(&words::of_end(why, carrier.farewell()));
+        let is_calm = why != Gone::Unprocessed || carrier.farewell() == Code::NO_ERROR;
         let is_whole = stream.may_begin_again(&self.prepared.body);
-        if why.is_safe_to_retry() && is_calm && is_whole {
+        if !why.is_safe_to_retry() || !is_whole {
+            return broken;
+        }
+        if carrier.is_shared() {
+            // INVARIANT 3.
+            broken.untouched = Some(why);
+            self.was_sent = false;
+        } else if is_calm {
             broken.is_silent = true;
             self.was_sent = false;
         }

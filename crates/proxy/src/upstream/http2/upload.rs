@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_system::body::Piece;
-use millpond_wire::http2::Connection as Engine;
 
 use super::super::exchange::READY_MAX;
 use super::super::request::OutBody;
+use super::carrier::Carrier;
 use crate::downstream::body::Remains;
 use crate::downstream::client::Client;
 use crate::failure::Failure;
@@ -105,13 +105,13 @@ impl Upload {
     pub(super) fn poll_push(
         &mut self,
         cx: &mut Context<'_>,
-        (engine, stream): (&mut Engine, u32),
+        (carrier, stream): (&mut Carrier, u32),
     ) -> Result<Waits, Failure> {
         loop {
             if self.is_done() {
                 return Ok(Waits::ForNobody);
             }
-            if engine.room(stream) == 0 {
+            if carrier.room(stream) == 0 {
                 return Ok(Waits::ForPeer);
             }
             let (bytes, remains) = match self {
@@ -130,9 +130,9 @@ impl Upload {
                     Poll::Ready(came) => came?,
                 },
             };
-            engine.push(stream, bytes);
+            carrier.push(stream, bytes);
             if remains == Remains::Nothing {
-                engine.finish(stream, None);
+                carrier.finish(stream);
                 *self = Upload::Done;
             }
         }

@@ -188,6 +188,9 @@ impl Connection {
         let len = out.len() - start - HEAD_LEN;
         self.counts.bytes += (len + HEAD_LEN) as u64;
         self.counts.payload += len as u64;
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.sent_len += (len + HEAD_LEN) as u64;
+        }
         let most = self.peer.max_frame_len as usize;
         let first = frame::head(len.min(most), (Kind::Headers, flags), id);
         if let Some(place) = out.get_mut(start..start + HEAD_LEN) {
@@ -273,6 +276,13 @@ impl Connection {
         stream.is_none_or(|stream| matches!(stream.outbound, Outbound::Ended))
     }
 
+    /// Bytes of a stream's heads and bodies that were put into frames, with the frames' heads; none
+    /// for a stream that is gone.
+    #[must_use]
+    pub fn sent_len(&self, id: u32) -> Option<u64> {
+        self.streams.get(id).map(|stream| stream.sent_len)
+    }
+
     /// Lets a stream take part, if it has something to send. INVARIANT 2 of the connection.
     pub(super) fn schedule(&mut self, id: u32) {
         if let Some(stream) = self.streams.get_mut(id)
@@ -353,6 +363,7 @@ impl Connection {
         let is_last = len == stream.queued && matches!(stream.outbound, Outbound::Ending(None));
         let flags = if is_last { END_STREAM } else { 0 };
         stream.send.take(len);
+        stream.sent_len += (len + HEAD_LEN) as u64;
         self.send.take(len);
         self.counts.bytes += (len + HEAD_LEN) as u64;
         self.counts.payload += len as u64;
