@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 BASE, AUTHORITY, VERSION = sys.argv[1:]
 UPLOAD = bytes(index * 7 % 251 for index in range(300_000))
 PARALLEL = 20
+# Seconds, on a machine that does much else; httpx gives up after five.
+PATIENCE = 180
 TASKS = [
     ("small", "GET", "/small", None),
     ("large", "GET", "/large", None),
@@ -62,7 +64,9 @@ async def over_http2():
     import httpx
 
     context = ssl.create_default_context(cafile=AUTHORITY)
-    async with httpx.AsyncClient(http2=True, verify=context, base_url=BASE) as client:
+    async with httpx.AsyncClient(
+        http2=True, verify=context, base_url=BASE, timeout=PATIENCE
+    ) as client:
 
         async def ask(task, method, path, body):
             answer = await client.request(method, path, content=body)

@@ -58,6 +58,11 @@ pub struct Browser {
 impl Browser {
     /// Starts a browser with an empty page of this size; `None` where there is no Chromium.
     pub fn start(width: u32, height: u32) -> Result<Option<Browser>> {
+        Browser::start_with((width, height), &[])
+    }
+
+    /// Starts a browser with further arguments.
+    pub fn start_with((width, height): (u32, u32), more: &[&str]) -> Result<Option<Browser>> {
         let folders = env::var_os("PATH").unwrap_or_default();
         if !env::split_paths(&folders).any(|folder| folder.join(PROGRAM).is_file()) {
             return Ok(None);
@@ -66,6 +71,7 @@ impl Browser {
         let mut child = Command::new("sh")
             .args(["-c", START, PROGRAM])
             .args(ARGUMENTS)
+            .args(more)
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .arg(format!("--window-size={width},{height}"))
             .stdin(Stdio::piped())

@@ -13,19 +13,37 @@
 //! 2. What is wrong with a message that can be delimited is left to rustls to say: fields that
 //!    cannot be read are empty.
 //!
-//! Sources: RFC 8446 §4.1.2, §5.1; RFC 6066 §3; RFC 7301 §3.1.
+//! Sources: RFC 8446 §4.1.2, §5.1, §9.2; RFC 5746 §3.6; RFC 6066 §3; RFC 7301 §3.1; RFC 7507.
 
 use crate::error::Error;
+use crate::version::Versions;
 use crate::{group, suite};
 
 /// The longest beginning of a connection that is kept, in bytes: rustls takes no handshake message
 /// of more than 64 KiB, and each of its records has a head.
 pub const HELLO_MAX: usize = 72 * 1024;
 
+/// The longest message that rustls takes; of a longer one it would say nothing to the client.
+const MESSAGE_MAX: usize = 0xffff;
+
+/// RFC 8446 §5.1: the longest content of a record that is not encrypted.
+const RECORD_MAX: usize = 1 << 14;
+
 const RECORD_HEAD: usize = 5;
 const MESSAGE_HEAD: usize = 4;
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
+
+/// Numbers of extensions.
+const SERVER_NAME: u16 = 0;
+const GROUPS: u16 = 10;
+const SCHEMES: u16 = 13;
+const ALPN: u16 = 16;
+const PRE_SHARED_KEY: u16 = 41;
+const VERSIONS: u16 = 43;
+const PSK_MODES: u16 = 45;
+const KEY_SHARE: u16 = 51;
+const RENEGOTIATION: u16 = 0xff01;
 
 /// Everything that a client asks for and offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,6 +54,10 @@ pub struct ClientHello {
     groups: Vec<u16>,
     schemes: Vec<u16>,
     versions: Vec<u16>,
+    legacy_version: u16,
+    /// Numbers of the extensions; none of a message that cannot be read to its end.
+    kinds: Vec<u16>,
+    is_renegotiating: bool,
 }
 
 /// The first bytes of a connection, as far as they were read.
@@ -95,10 +117,55 @@ impl ClientHello {
     }
 
     /// True if all versions are older than TLS 1.2: of such a message rustls only says that it
-    /// lacks what those versions have not.
+    /// lacks what those versions have not. True as well if the message has the form of SSL, whatever
+    /// it says elsewhere (RFC 8446 §D.5).
     pub(crate) fn is_outdated(&self) -> bool {
+        const SSL3: u16 = 0x0300;
         const TLS12: u16 = 0x0303;
+        if self.legacy_version <= SSL3 {
+            return true;
+        }
         !self.versions.is_empty() && self.versions.iter().all(|version| *version < TLS12)
+    }
+
+    /// True if the client says that it has tried a newer version before (TLS_FALLBACK_SCSV), and
+    /// offers less than these versions: somebody on the way has kept it from what both speak
+    /// (RFC 7507 §3).
+    pub(crate) fn has_fallen_below(&self, versions: Versions) -> bool {
+        const FALLBACK: u16 = 0x5600;
+        // Others are there so that nobody counts on knowing all (RFC 8701).
+        let known = self.versions.iter().filter(|version| **version >> 8 == 3);
+        let newest = known.max();
+        self.suites.contains(&FALLBACK)
+            && newest.is_some_and(|offered| *offered < versions.newest())
+    }
+
+    /// True if the client begins as if there had been a handshake on this connection (RFC 5746
+    /// §3.6).
+    pub(crate) fn is_renegotiating(&self) -> bool {
+        self.is_renegotiating
+    }
+
+    /// The extension that a client of TLS 1.3 must send with those that it sends, and has not
+    /// (RFC 8446 §9.2, §4.2.9), in OpenSSL's words. rustls goes on, or has another alert for it.
+    pub(crate) fn lacks(&self, versions: Versions) -> Option<Error> {
+        const TLS13: u16 = 0x0304;
+        let has = |kind| self.kinds.contains(&kind);
+        let is_meant = has(VERSIONS) && self.versions.contains(&TLS13);
+        if !is_meant || versions.newest() < TLS13 {
+            return None;
+        }
+        match (has(PRE_SHARED_KEY), has(GROUPS), has(KEY_SHARE)) {
+            (true, ..) if !has(PSK_MODES) => {
+                Some(Error::peer(310, "missing psk kex modes extension"))
+            }
+            (false, ..) if !has(SCHEMES) => Some(Error::peer(112, "missing sigalgs extension")),
+            (false, false, _) | (_, false, true) => {
+                Some(Error::peer(209, "missing supported groups extension"))
+            }
+            (_, true, false) => Some(Error::peer(101, "no suitable key share")),
+            _ => None,
+        }
     }
 
     /// The cipher suites as `$ssl_ciphers` prints them.
@@ -140,6 +207,13 @@ fn first_message(bytes: &[u8]) -> Result<First, Error> {
     while let Some((head, behind)) = rest.split_first_chunk::<RECORD_HEAD>() {
         check_record(head)?;
         let len = usize::from(u16::from_be_bytes([head[3], head[4]]));
+        if len > RECORD_MAX {
+            return Err(Error::peer(198, "packet length too long"));
+        }
+        // RFC 8446 §5.1: a piece of a message has a length.
+        if len == 0 {
+            return Err(Error::peer(244, "unexpected message"));
+        }
         let Some((record, next)) = behind.split_at_checked(len) else {
             return within_bound(bytes, len - behind.len());
         };
@@ -167,7 +241,7 @@ fn cut_message(message: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         return Err(Error::peer(244, "unexpected message"));
     }
     let len = usize::from(head[1]) << 16 | usize::from(head[2]) << 8 | usize::from(head[3]);
-    if len > HELLO_MAX {
+    if len > MESSAGE_MAX {
         return Err(Error::peer(152, "excessive message size"));
     }
     Ok(body.get(..len).map(<[u8]>::to_vec))
@@ -230,32 +304,40 @@ fn parse(message: &[u8]) -> ClientHello {
 fn parse_into(hello: &mut ClientHello, message: &[u8]) -> Option<()> {
     let mut reader = Reader(message);
     let version = reader.number(2)?;
-    hello.versions = vec![u16::try_from(version).ok()?];
+    hello.legacy_version = u16::try_from(version).ok()?;
+    hello.versions = vec![hello.legacy_version];
     reader.take(32)?;
     reader.vector(1)?;
     hello.suites = reader.vector(2)?.numbers();
     reader.vector(1)?;
     let mut extensions = reader.vector(2)?;
+    let mut kinds = Vec::new();
     while let Some(kind) = extensions.number(2) {
         let data = extensions.vector(2)?;
+        let kind = u16::try_from(kind).ok()?;
+        kinds.push(kind);
         // What is wrong in one extension does not hide the others.
         let _ = read_extension(hello, kind, data);
+    }
+    if extensions.0.is_empty() && reader.0.is_empty() {
+        hello.kinds = kinds;
     }
     Some(())
 }
 
-fn read_extension(hello: &mut ClientHello, kind: usize, mut data: Reader<'_>) -> Option<()> {
+fn read_extension(hello: &mut ClientHello, kind: u16, mut data: Reader<'_>) -> Option<()> {
     match kind {
-        0 => hello.server_name = read_server_name(data),
-        10 => hello.groups = data.vector(2)?.numbers(),
-        13 => hello.schemes = data.vector(2)?.numbers(),
-        16 => {
+        SERVER_NAME => hello.server_name = read_server_name(data),
+        GROUPS => hello.groups = data.vector(2)?.numbers(),
+        SCHEMES => hello.schemes = data.vector(2)?.numbers(),
+        ALPN => {
             let mut names = data.vector(2)?;
             while let Some(name) = names.vector(1) {
                 hello.alpn.push(name.0.into());
             }
         }
-        43 => hello.versions = data.vector(1)?.numbers(),
+        VERSIONS => hello.versions = data.vector(1)?.numbers(),
+        RENEGOTIATION => hello.is_renegotiating = !data.vector(1)?.0.is_empty(),
         _ => {}
     }
     Some(())

@@ -25,11 +25,9 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{
     ClientHello as TlsHello, NoClientAuth, ResolvesServerCert, UnbufferedServerConnection,
 };
-use rustls::sign::CertifiedKey;
+use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::time_provider::{DefaultTimeProvider, TimeProvider};
-use rustls::{
-    CipherSuite, KeyLog, NoKeyLog, ServerConfig, SignatureAlgorithm, SupportedCipherSuite,
-};
+use rustls::{KeyLog, NamedGroup, NoKeyLog, ServerConfig, SignatureScheme, SupportedCipherSuite};
 
 use crate::engine::{Beginning, Engine};
 use crate::error::Error;
@@ -50,6 +48,15 @@ pub const UNRECOGNIZED_NAME: u8 = 112;
 
 /// The alert for clients of other versions.
 const PROTOCOL_VERSION: u8 = 70;
+
+/// The alert for clients that have nothing in common with us.
+const HANDSHAKE_FAILURE: u8 = 40;
+
+/// The alert for clients that leave out what they must send.
+const MISSING_EXTENSION: u8 = 109;
+
+/// The alert for clients that speak less than they and we could.
+const INAPPROPRIATE_FALLBACK: u8 = 86;
 
 /// Early data of a connection that is taken, in bytes: OpenSSL's default is one record, too.
 const EARLY_DATA_MAX: u32 = 16 * 1024;
@@ -201,6 +208,7 @@ pub struct ServerContext {
     config: Arc<ServerConfig>,
     /// The same with the optional protocol.
     with_optional: Option<Arc<ServerConfig>>,
+    versions: Versions,
     fragment: usize,
     offers: Offers,
 }
@@ -233,6 +241,7 @@ impl ServerContext {
         Ok(Self {
             config: Arc::new(config),
             with_optional,
+            versions: settings.versions,
             fragment: crate::fragment(settings.fragment),
             offers: settings.offers,
         })
@@ -284,11 +293,14 @@ struct Resolver {
 }
 
 impl Resolver {
-    /// True if both sides have a suite that takes keys of this kind; those of TLS 1.3 take all.
-    fn has_suite(&self, offered: &[CipherSuite], kind: SignatureAlgorithm) -> bool {
-        self.suites
-            .iter()
-            .any(|suite| offered.contains(&suite.suite()) && suite::takes_key(suite, kind))
+    /// True if both sides have a suite that takes this key; those of TLS 1.3 take all.
+    fn has_suite(&self, hello: &TlsHello<'_>, key: &dyn SigningKey) -> bool {
+        let offered = hello.cipher_suites();
+        self.suites.iter().any(|suite| {
+            offered.contains(&suite.suite())
+                && suite::takes_key(suite, key.algorithm())
+                && (suite.tls13().is_some() || has_curve(hello, key))
+        })
     }
 }
 
@@ -298,10 +310,33 @@ impl ResolvesServerCert for Resolver {
         let schemes = hello.signature_schemes();
         let fits = |certificate: &CertifiedKey| {
             let key = &certificate.key;
-            key.choose_scheme(schemes).is_some()
-                && self.has_suite(hello.cipher_suites(), key.algorithm())
+            key.choose_scheme(schemes).is_some() && self.has_suite(&hello, key.as_ref())
         };
         identity::choose(&self.identities, fits, Otherwise::First)
+    }
+}
+
+/// RFC 8422 §5.1: in TLS 1.2 a client takes certificates with the curves that it names only.
+fn has_curve(hello: &TlsHello<'_>, key: &dyn SigningKey) -> bool {
+    const CURVES: [(SignatureScheme, NamedGroup); 3] = [
+        (
+            SignatureScheme::ECDSA_NISTP256_SHA256,
+            NamedGroup::secp256r1,
+        ),
+        (
+            SignatureScheme::ECDSA_NISTP384_SHA384,
+            NamedGroup::secp384r1,
+        ),
+        (
+            SignatureScheme::ECDSA_NISTP521_SHA512,
+            NamedGroup::secp521r1,
+        ),
+    ];
+    let is_of = |scheme| key.choose_scheme(&[scheme]).is_some();
+    let found = CURVES.iter().find(|(scheme, _)| is_of(*scheme));
+    match (found, hello.named_groups()) {
+        (Some((_, curve)), Some(groups)) => groups.contains(curve),
+        _ => true,
     }
 }
 
@@ -359,10 +394,32 @@ impl Acceptor {
 fn alert_of(error: &Error) -> Option<u8> {
     match error.reason() {
         "unexpected message" => Some(10),
+        "packet length too long" => Some(22),
         "excessive message size" => Some(47),
         "unsupported protocol" => Some(PROTOCOL_VERSION),
         _ => None,
     }
+}
+
+/// The reason for which a whole message begins no handshake with these versions, and its alert,
+/// where rustls has another one or none.
+fn flaw(hello: &ClientHello, versions: Versions) -> Option<(u8, Error)> {
+    if hello.is_outdated() {
+        return Some((PROTOCOL_VERSION, Error::peer(258, "unsupported protocol")));
+    }
+    if hello.has_fallen_below(versions) {
+        let error = Error::peer(373, "inappropriate fallback");
+        return Some((INAPPROPRIATE_FALLBACK, error));
+    }
+    if hello.is_renegotiating() {
+        return Some((
+            HANDSHAKE_FAILURE,
+            Error::peer(337, "renegotiation mismatch"),
+        ));
+    }
+    hello
+        .lacks(versions)
+        .map(|error| (MISSING_EXTENSION, error))
 }
 
 /// Appends a fatal alert that is not encrypted.
@@ -401,9 +458,9 @@ impl Accepted {
         plain: &mut BytesMut,
         out: &mut BytesMut,
     ) -> Result<(Box<dyn Session>, Received), Error> {
-        if self.hello.is_outdated() {
-            put_alert(PROTOCOL_VERSION, out);
-            return Err(Error::peer(258, "unsupported protocol"));
+        if let Some((alert, error)) = flaw(&self.hello, context.versions) {
+            put_alert(alert, out);
+            return Err(error);
         }
         let config = match (inside, &context.with_optional) {
             (Inside::Optional, Some(config)) => config,

@@ -28,6 +28,14 @@ impl Versions {
         }
     }
 
+    /// The number of the newest of them.
+    pub(crate) fn newest(self) -> u16 {
+        match self {
+            Versions::Tls12 => 0x0303,
+            Versions::Tls13 | Versions::Both => 0x0304,
+        }
+    }
+
     /// The suites that these versions can use.
     pub(crate) fn filter(self, suites: Vec<SupportedCipherSuite>) -> Vec<SupportedCipherSuite> {
         let mut suites = suites;

@@ -2,11 +2,17 @@
 
 use anyhow::{Context, Result};
 use millpond_testkit::{Deadline, Kind, LogCheck, Origin, Proxy};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_RSA_SHA256, RsaKeySize,
+};
 use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, ServerConfig,
+    SignatureScheme, StreamOwned,
+};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -43,20 +49,31 @@ impl Authority {
 
     /// A certificate for a name, and its key.
     pub(crate) fn sign(&self, name: &str) -> Result<[String; 2]> {
-        self.sign_as(name, CertificateParams::new(vec![name.to_owned()])?)
+        let key = KeyPair::generate()?;
+        self.sign_as((name, &key), CertificateParams::new(vec![name.to_owned()])?)
+    }
+
+    /// A certificate with a key of RSA.
+    pub(crate) fn sign_rsa(&self, name: &str) -> Result<[String; 2]> {
+        let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)?;
+        self.sign_as((name, &key), CertificateParams::new(vec![name.to_owned()])?)
     }
 
     /// A certificate with a number.
     pub(crate) fn sign_numbered(&self, name: &str, number: u8) -> Result<[String; 2]> {
         let mut params = CertificateParams::new(vec![name.to_owned()])?;
         params.serial_number = Some(vec![number].into());
-        self.sign_as(name, params)
+        let key = KeyPair::generate()?;
+        self.sign_as((name, &key), params)
     }
 
-    fn sign_as(&self, name: &str, mut params: CertificateParams) -> Result<[String; 2]> {
-        let key = KeyPair::generate()?;
+    fn sign_as(
+        &self,
+        (name, key): (&str, &KeyPair),
+        mut params: CertificateParams,
+    ) -> Result<[String; 2]> {
         params.distinguished_name.push(DnType::CommonName, name);
-        let certificate = params.signed_by(&key, &self.issuer)?;
+        let certificate = params.signed_by(key, &self.issuer)?;
         Ok([certificate.pem(), key.serialize_pem()])
     }
 }
@@ -158,4 +175,45 @@ pub(crate) fn read_to(stream: &mut Encrypted, end: &str) -> Result<String> {
         told.extend_from_slice(piece.get(..count).unwrap_or_default());
     }
     Ok(String::from_utf8(told)?)
+}
+
+/// Takes any certificate: for clients whose subject is something else.
+#[derive(Debug)]
+pub(crate) struct Trusting;
+
+impl ServerCertVerifier for Trusting {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        let algorithms = provider.signature_verification_algorithms;
+        algorithms.supported_schemes()
+    }
 }

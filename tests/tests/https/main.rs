@@ -9,9 +9,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
 mod attacks;
+mod browser;
 mod certificates;
+mod early;
 mod kit;
 mod many;
+mod openssl;
+mod records;
+mod sessions;
 mod statuses;
 
 use kit::{WAIT, pair, says};
