@@ -117,8 +117,8 @@ impl ClientHello {
     }
 
     /// True if all versions are older than TLS 1.2: of such a message rustls only says that it
-    /// lacks what those versions have not. True as well if the message has the form of SSL, whatever
-    /// it says elsewhere (RFC 8446 §D.5).
+    /// lacks what those versions have not. True as well if the message has the form of SSL,
+    /// whatever it says elsewhere (RFC 8446 §D.5).
     pub(crate) fn is_outdated(&self) -> bool {
         const SSL3: u16 = 0x0300;
         const TLS12: u16 = 0x0303;

@@ -45,8 +45,9 @@ const PAGE: &str = "<!doctype html><title>objects</title><script>
     const all = async () => {
         const whole = await Promise.all([...Array(100).keys()].map(one));
         const entries = performance.getEntriesByType('resource');
-        const spoken = entries.filter(it => it.name.includes('/objects/')).map(it => it.nextHopProtocol);
-        return [whole.filter(it => it).length, spoken.length, [...new Set(spoken)].join()].join(' ');
+        const objects = entries.filter(it => it.name.includes('/objects/'));
+        const spoken = new Set(objects.map(it => it.nextHopProtocol));
+        return [whole.filter(it => it).length, objects.length, [...spoken].join()].join(' ');
     };
     all().then(it => document.title = it, it => document.title = 'failed ' + it);
 </script>";
@@ -69,7 +70,9 @@ const FILM: &str = "<!doctype html><title>film</title>
     });
     v.onloadedmetadata = async () => {
         const told = [];
-        try { for (const to of [25, 5, 15]) told.push(await seek(to)); } catch (it) { told.push(it); }
+        try {
+            for (const to of [25, 5, 15]) told.push(await seek(to));
+        } catch (it) { told.push(it); }
         document.title = told.join();
     };
     </script>";
@@ -122,12 +125,12 @@ fn browser_gets_a_hundred_objects_over_one_connection() -> Result<()> {
     browser.open(&format!("https://localhost:{}/objects.html", server.port()))?;
     browser.wait_for("document.title", &json!("100 100 h2"))?;
     let is_object = |line: &&String| line.contains(" /objects/");
-    let lines = || {
-        let lines = server.wait_for_lines("seen.log", 101).ok()?;
-        (lines.iter().filter(is_object).count() == 100).then_some(lines)
+    let all_lines = || {
+        let found = server.wait_for_lines("seen.log", 101).ok()?;
+        (found.iter().filter(is_object).count() == 100).then_some(found)
     };
     let lines = Deadline::after(WAIT)
-        .poll(lines)
+        .poll(all_lines)
         .context("a hundred lines")?;
     let mut connections: Vec<_> = lines
         .iter()

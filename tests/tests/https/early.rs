@@ -1,5 +1,5 @@
-//! `ssl_early_data`: what a client sends before the handshake is over, what somebody sends again who
-//! has heard it, and what proxies tell each other of it (RFC 8446 §8, RFC 8470).
+//! `ssl_early_data`: what a client sends before the handshake is over, what somebody sends again
+//! who has heard it, and what proxies tell each other of it (RFC 8446 §8, RFC 8470).
 
 use anyhow::{Context, Result, ensure};
 use millpond_testkit::{Answer, Client, Deadline, Gate, Kind, LogCheck, Origin, Proxy, Request};
@@ -192,8 +192,8 @@ const BETWEEN: &str = "
         location / { proxy_pass http://%%ORIGIN%%; }
     }";
 
-/// RFC 8470 §5: who stands in between leaves the field as it is, and hands the answer 425 to the one
-/// that has sent it; §5.2: nobody else is told 425, and it is not stored.
+/// RFC 8470 §5: who stands in between leaves the field as it is, and hands the answer 425 to the
+/// one that has sent it; §5.2: nobody else is told 425, and it is not stored.
 #[test]
 fn answer_too_early_is_for_those_who_were() -> Result<()> {
     let origin = Origin::start()?;

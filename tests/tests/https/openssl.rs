@@ -137,7 +137,7 @@ fn server(kind: Kind) -> Result<Proxy> {
         .start()
 }
 
-/// What `openssl s_client` prints that is given a request.
+/// The output of `openssl s_client` that is given a request.
 fn s_client(server: &Proxy, port: u16, words: &[&str]) -> Result<String> {
     let named = ["-servername", "a.example", "-verify_hostname", "a.example"];
     let verifying = ["-verify_return_error", "-CAfile", "ca.pem"];
@@ -149,7 +149,7 @@ fn s_client(server: &Proxy, port: u16, words: &[&str]) -> Result<String> {
     )
 }
 
-/// What `openssl s_client` prints that gets such an input, which does not end before it.
+/// The output of `openssl s_client` that gets such an input, which does not end before it.
 pub(crate) fn s_client_with(
     server: &Proxy,
     port: u16,
@@ -242,7 +242,7 @@ fn group_without_a_share_is_asked_for() -> Result<()> {
 
 const WEAK: &str = "DEFAULT:@SECLEVEL=0";
 
-/// What is offered, the port where, and the alert that refuses it.
+/// The offer of a client, the port where, and the alert that refuses it.
 const REFUSED: &[(&[&str], &str, u8)] = &[
     // RFC 5246 §E.1, RFC 8446 §D.2: "protocol_version" to who is too old, or too young.
     (&["-tls1", "-cipher", WEAK], "PORT", 70),
@@ -410,8 +410,7 @@ fn location((index, it): (usize, &Agreement), port: u16) -> String {
     )
 }
 
-/// Of the two certificates of an origin of TLS 1.3 it is the origin that chooses one: each kind has
-/// origins of its own.
+/// An origin of TLS 1.3 chooses among its certificates by itself: each kind has origins of its own.
 #[test]
 fn origins_of_openssl_agree_on_each_suite_certificate_and_group() -> Result<()> {
     let dir = tempfile::tempdir()?;
@@ -469,7 +468,7 @@ fn origins_of_openssl_agree_on_each_suite_certificate_and_group() -> Result<()> 
     Ok(())
 }
 
-/// What an origin speaks only, and what the log says of it.
+/// The words of an origin that speaks nothing else, and the line of the log.
 const STRANGE: &[(&[&str], &str)] = &[
     (
         &["-tls1", "-cipher", WEAK],
@@ -535,8 +534,10 @@ fn origins_that_speak_only_what_does_not_exist_are_bad_gateways() -> Result<()> 
         let request = format!("\"GET /{index} HTTP/1.1\"");
         says(&front, &request)?;
         let log = front.error_log();
-        let told = log.lines().find(|it| it.contains(&request));
-        let told = told.context("a line")?;
+        let told = log
+            .lines()
+            .find(|it| it.contains(&request))
+            .context("a line")?;
         ensure!(told.contains(line), "{words:?}: {told}");
     }
     Ok(())

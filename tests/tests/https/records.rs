@@ -63,7 +63,7 @@ const SHARE: u16 = 51;
 const RENEGOTIATION: u16 = 0xff01;
 
 impl Hello {
-    /// Of a client of TLS 1.2.
+    /// The first message of a client of TLS 1.2.
     fn old() -> Hello {
         Hello {
             suites: vec![0xc02f, 0xc02b],
@@ -77,7 +77,7 @@ impl Hello {
         }
     }
 
-    /// Of a client of TLS 1.3 without a share: it is asked for one.
+    /// The same of a client of TLS 1.3 without a share: it is asked for one.
     fn new() -> Hello {
         let mut hello = Hello::old();
         hello.suites = vec![0x1301];
@@ -166,11 +166,12 @@ fn serves(authority: &Authority, server: &Proxy) -> Result<()> {
 
 const HANDSHAKE: u8 = 22;
 
-/// First bytes, and the alert that answers them. What does not begin as a handshake is taken for
-/// plain HTTP, as by nginx.
-fn refused() -> Vec<(&'static str, Vec<u8>, u8)> {
+/// First bytes, and the alert that answers them.
+type Refused = (&'static str, Vec<u8>, u8);
+
+/// Offers that nobody may take.
+fn refused_offers() -> Vec<Refused> {
     let (old, new) = (Hello::old, Hello::new);
-    let finished = [&[20, 0, 0, 12][..], &[0; 12]].concat();
     vec![
         // RFC 5246 §7.4.1.3, RFC 7465 §2: "handshake_failure".
         ("RC4", old().suites(&[0x0005, 0xc011]).record(), 40),
@@ -205,6 +206,13 @@ fn refused() -> Vec<(&'static str, Vec<u8>, u8)> {
         ("no schemes", new().without(SCHEMES).record(), 109),
         ("no shares", new().without(SHARE).record(), 109),
         ("no groups", new().without(GROUPS).record(), 109),
+    ]
+}
+
+/// Shared keys that stand where they may not.
+fn refused_keys() -> Vec<Refused> {
+    let new = Hello::new;
+    vec![
         // RFC 8446 §4.2.11: it has to be the last: "illegal_parameter".
         (
             "an extension behind the shared key",
@@ -237,6 +245,14 @@ fn refused() -> Vec<(&'static str, Vec<u8>, u8)> {
                 .record(),
             109,
         ),
+    ]
+}
+
+/// Bytes of another form. What does not begin as a handshake is taken for plain HTTP, as by nginx.
+fn refused_forms() -> Vec<Refused> {
+    let old = Hello::old;
+    let finished = [&[20, 0, 0, 12][..], &[0; 12]].concat();
+    vec![
         // RFC 5246 §7.2.2, RFC 8446 §6.2: "decode_error".
         ("bytes behind the extensions", old().more(&[0]).record(), 50),
         (
@@ -271,7 +287,8 @@ fn first_message_that_is_wrong_gets_the_alert_of_the_rfc() -> Result<()> {
     let authority = Authority::new("root")?;
     let server = server(&authority)?;
     let mut wrong = Vec::new();
-    for (name, bytes, alert) in refused() {
+    let refused = [refused_offers(), refused_keys(), refused_forms()].concat();
+    for (name, bytes, alert) in refused {
         let told = answer(server.port(), &bytes);
         if !matches!(&told, Ok(Some((21, content))) if *content == [2, alert]) {
             wrong.push(format!("{name}: {told:?}, not {alert}"));
@@ -344,8 +361,9 @@ impl Sealer {
         let ConnectionTrafficSecrets::Aes128Gcm { key, iv } = secrets else {
             anyhow::bail!("another suite");
         };
-        let suite = cipher_suite::TLS13_AES_128_GCM_SHA256.tls13();
-        let suite = suite.context("a suite of TLS 1.3")?;
+        let suite = cipher_suite::TLS13_AES_128_GCM_SHA256
+            .tls13()
+            .context("a suite of TLS 1.3")?;
         Ok(Sealer {
             socket: stream.sock,
             encrypter: suite.aead_alg.encrypter(key, iv),

@@ -134,8 +134,8 @@ fn tickets_are_good_as_long_as_their_key_is_there() -> Result<()> {
     let authority = Authority::new("root")?;
     let [cert, key] = authority.sign("a.example")?;
     let conf = |generation: &str, keys: &[&str]| {
-        let lines = keys.iter();
-        let lines: String = lines
+        let lines: String = keys
+            .iter()
             .map(|key| format!("ssl_session_ticket_key {key}.key;"))
             .collect();
         let conf = ROTATING.replace("(keys)", &lines);
