@@ -28,6 +28,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("chromium", "the dashboard's tests; tests of clients"),
     ("ffmpeg", "the foreign suite; tests of clients"),
     ("memcached", "the foreign suite"),
+    ("ansible-core", "checks of the role for roll-outs"),
     ("apt-utils", "checks of the repositories of packages"),
     ("createrepo-c", "checks of the repositories of packages"),
     ("dnf", "checks of the repositories of packages"),

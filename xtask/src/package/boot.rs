@@ -10,21 +10,16 @@
 //! nothing else shows that the service lives within the bounds of its unit. The container has no
 //! network but its own loopback, and its root is kept below `target/package/boot`.
 
-use super::check::said;
+use super::nspawn::{self, Machine, Root};
 use super::repository::publish;
 use super::repository_check::Made;
-use super::{Build, Compression, build, has, ignore_missing, pack, stage, target, tools};
-use crate::packages;
+use super::{Build, Compression, build, ignore_missing, pack, stage, target, tools};
 use crate::tally::Tally;
 use anyhow::{Context, Result, ensure};
-use millpond_testkit::Deadline;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::path::PathBuf;
+use std::process::Stdio;
 
-/// The longest that a boot, or an end, may take.
-const WAIT: Duration = Duration::from_secs(60);
 /// Upgrades under load.
 const UPGRADES: usize = 5;
 
@@ -35,10 +30,7 @@ const LOAD: &str = "bad=0; ok=0; while [ ! -e /root/stop ]; do \
 
 /// Runs the steps, each of which is a check.
 pub(super) fn run() -> Result<Tally> {
-    let missing = ["systemd-nspawn", "mmdebstrap"]
-        .into_iter()
-        .find(|it| !has(it));
-    if let Some(program) = missing.or((!packages::is_root()).then_some("root")) {
+    if let Some(program) = nspawn::missing() {
         println!("package --boot: skipped, it needs {program}");
         return Ok(Tally::SKIP);
     }
@@ -48,7 +40,7 @@ pub(super) fn run() -> Result<Tally> {
     let out = folder.join("out");
     pack(&staged, &out, Compression::Fast)?;
     let root = folder.join("root");
-    bootstrap(&root)?;
+    nspawn::bootstrap(&root, "openssl,curl,logrotate,procps")?;
     let name = format!("millpond_{}-1_", staged.program.version);
     let is_deb = |path: &PathBuf| path.to_string_lossy().contains(&name);
     let mut all = fs::read_dir(&out)?.filter_map(|entry| Some(entry.ok()?.path()));
@@ -59,7 +51,7 @@ pub(super) fn run() -> Result<Tally> {
     let repository = root.join("root/repository");
     fs::remove_dir_all(&repository).or_else(ignore_missing)?;
     publish(&out, &repository, &Made::new("boot")?.signer)?;
-    let machine = Machine::boot(&root)?;
+    let machine = Machine::boot(&root, Root::Kept)?;
     let mut tally = Tally::default();
     for (name, step) in STEPS {
         let outcome = step(&machine);
@@ -81,110 +73,6 @@ const STEPS: [(&str, Step); 6] = [
     ("purge", purge),
     ("repository", repository),
 ];
-
-/// Makes the root of the machine, once.
-fn bootstrap(root: &Path) -> Result<()> {
-    if root.exists() {
-        return Ok(());
-    }
-    let release = fs::read_to_string("/etc/os-release")?;
-    let names = release
-        .lines()
-        .find_map(|line| line.strip_prefix("VERSION_CODENAME="));
-    let new = root.with_extension("new");
-    fs::remove_dir_all(&new).or_else(ignore_missing)?;
-    println!("package --boot: a machine is made (a minute)");
-    let mut command = Command::new("mmdebstrap");
-    command.args(["--quiet", "--variant=minbase"]);
-    command.arg("--include=systemd,systemd-sysv,dbus,openssl,curl,logrotate,procps");
-    said(command.arg(names.unwrap_or("stable")).arg(&new))?;
-    Ok(fs::rename(new, root)?)
-}
-
-/// A machine that runs; it is switched off when dropped.
-struct Machine {
-    container: Child,
-    leader: String,
-}
-
-impl Machine {
-    fn boot(root: &Path) -> Result<Machine> {
-        let mut command = Command::new("systemd-nspawn");
-        command.args([
-            "-q",
-            "--register=no",
-            "--keep-unit",
-            "--private-network",
-            "--boot",
-            "-D",
-        ]);
-        let container = command
-            .arg(root)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let children = format!("/proc/{0}/task/{0}/children", container.id());
-        let mut machine = Machine {
-            container,
-            leader: String::new(),
-        };
-        // The first child is another one for a moment.
-        let is_up = || {
-            let text = fs::read_to_string(&children).ok()?;
-            machine.leader = text.split_whitespace().next()?.to_string();
-            let state = machine
-                .command("systemctl is-system-running")
-                .output()
-                .ok()?;
-            let word = String::from_utf8_lossy(&state.stdout).trim().to_string();
-            ["running", "degraded"]
-                .contains(&word.as_str())
-                .then_some(())
-        };
-        Deadline::after(WAIT)
-            .poll(is_up)
-            .context("it does not boot")?;
-        Ok(machine)
-    }
-
-    /// A script to be run on the machine.
-    fn command(&self, script: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args([
-            "-t",
-            &self.leader,
-            "-m",
-            "-u",
-            "-i",
-            "-n",
-            "-p",
-            "sh",
-            "-ec",
-            script,
-        ]);
-        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-        command.env("DEBIAN_FRONTEND", "noninteractive");
-        command.stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, script: &str) -> Result<String> {
-        Ok(said(&mut self.command(script))?.trim().to_string())
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        // Whatever is left of it is killed.
-        let _ = self.command("systemctl poweroff").output();
-        let ended = || self.container.try_wait().ok().flatten();
-        if Deadline::after(WAIT).poll(ended).is_none() {
-            let _ = self.container.kill();
-            let _ = self.container.wait();
-        }
-    }
-}
 
 const STATUS: &str = "curl -si http://127.0.0.1/ | grep -i '^x-cache'";
 

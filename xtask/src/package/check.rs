@@ -29,6 +29,7 @@ pub(crate) fn run() -> Result<Tally> {
     let mut tally = Tally::default();
     tally += named("man pages", || pages(&texts))?;
     tally += named("scripts", || scripts(&texts))?;
+    tally += named("role of Ansible", role)?;
     tally += named("default configuration", || {
         let tree = texts.folder.join("tree");
         serves(&workspace::binary(), &texts.folder.join("etc"), &tree)
@@ -160,6 +161,24 @@ fn scripts(staged: &Stage) -> Result<Checked> {
         return Ok(Checked::No("shellcheck"));
     }
     said(Command::new("shellcheck").args(["-s", "sh"]).args(&all))?;
+    Ok(Checked::Yes)
+}
+
+/// The playbook and its role are read without a mistake, and each variable of the role is described.
+fn role() -> Result<Checked> {
+    let folder = workspace::root().join("contrib/ansible");
+    let defaults = fs::read_to_string(folder.join("roles/millpond/defaults/main.yml"))?;
+    let manual = fs::read_to_string(folder.join("README.md"))?;
+    let variables = defaults.lines().filter_map(|line| line.split_once(':'));
+    for (name, _) in variables.filter(|(name, _)| name.starts_with("millpond_")) {
+        ensure!(manual.contains(&format!("`{name}`")), "README.md lacks {name}");
+    }
+    if !has("ansible-playbook") {
+        return Ok(Checked::No("ansible-core"));
+    }
+    let mut command = Command::new("ansible-playbook");
+    command.args(["-i", "one,", "--syntax-check", "deploy.yml"]);
+    said(command.current_dir(&folder))?;
     Ok(Checked::Yes)
 }
 

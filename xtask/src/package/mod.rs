@@ -25,9 +25,11 @@ mod image;
 mod inventory;
 mod manifest;
 mod manual;
+mod nspawn;
 mod repository;
 mod repository_check;
 mod roff;
+mod rollout;
 mod stage;
 mod symbols;
 mod tools;
@@ -106,6 +108,7 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
                 return check();
             }
             "--boot" => return boot::run(),
+            "--rollout" => return rollout::run(),
             "--container" => return image::check(),
             _ => {}
         }
