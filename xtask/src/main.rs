@@ -75,10 +75,11 @@ const USAGE: &str = "usage: cargo xtask TASK
                          repositories for apt and dnf in DIR, signed by a key of gpg
   package --image [--debug]
                          a container image with that program and nothing else, by podman
-  package --check | --boot | --container
-                         --check checks packages as `test` does; --boot installs and upgrades
-                         one in a container that boots with systemd (root, systemd-nspawn,
-                         mmdebstrap), --container checks the image (root, podman, musl-gcc)
+  package --check | --chart | --boot | --container
+                         --check checks packages as `test` does, --chart the Helm chart alone;
+                         --boot installs and upgrades one in a container that boots with
+                         systemd (root, systemd-nspawn, mmdebstrap), --container checks the
+                         image (root, podman, musl-gcc)
 ";
 
 fn main() -> ExitCode {

@@ -17,6 +17,7 @@
 
 mod boot;
 mod build;
+mod chart;
 mod check;
 mod commands;
 mod completions;
@@ -106,6 +107,7 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
                 return check();
             }
             "--boot" => return boot::run(),
+            "--chart" => return check::chart(),
             "--container" => return image::check(),
             _ => {}
         }
