@@ -115,7 +115,14 @@ const AREAS: &[Area] = &[
         name: "control",
         about: "the API, metrics, the dashboard",
         crates: &[],
-        tests: &["api", "dashboard", "dashboard_trouble", "health", "metrics"],
+        tests: &[
+            "api",
+            "dashboard",
+            "dashboard_trouble",
+            "health",
+            "metrics",
+            "otel",
+        ],
     },
     Area {
         name: "http",

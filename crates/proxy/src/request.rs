@@ -39,6 +39,7 @@ use crate::handler::limit_conn::Held;
 use crate::provenance::Shares;
 use crate::settings::{Conf, Location, Server};
 use crate::subrequest::{Kind, Role};
+use crate::trace::span::Scope;
 use crate::trace::{self, UpstreamTrace};
 use crate::worker::{Generation, LocalConf, Worker};
 
@@ -227,6 +228,8 @@ pub struct Request {
     pub user_id: Option<Box<UserId>>,
     /// Role of the request among those that one answer takes; none for a request alone.
     pub role: Option<Box<Role>>,
+    /// Place of the request in a trace, once it has one.
+    pub tracing: OnceCell<Scope>,
 }
 
 thread_local! {
@@ -295,6 +298,7 @@ impl Request {
             slice_range: None,
             user_id: None,
             role: None,
+            tracing: OnceCell::new(),
         }
     }
 
@@ -416,6 +420,7 @@ impl Request {
             slice_range: self.slice_range.clone(),
             user_id: self.user_id.clone(),
             role: self.role.clone(),
+            tracing: self.tracing.clone(),
         }
     }
 

@@ -133,6 +133,7 @@ impl Drop for Running {
         };
         if let Some(req) = place.as_mut() {
             req.sent.status = CLIENT_LEFT;
+            crate::otel::server::end(req);
             crate::log::access::write(req);
         }
         request::give_back(place);
@@ -257,6 +258,7 @@ fn begin<'a>(
 
 /// Logs and counts a request whose answer was sent, or could not be.
 fn conclude(req: &mut Request, sent: &Result<(), SendError>, visit: Option<Visit>) {
+    crate::otel::server::end(req);
     crate::log::access::write(req);
     status_zone::ended(req, visit);
     if let Err(error) = sent
