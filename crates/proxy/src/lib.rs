@@ -25,7 +25,6 @@ pub mod phase;
 pub mod protocol;
 pub mod provenance;
 pub mod request;
-pub(crate) mod respond;
 pub mod response;
 pub mod rewrite;
 pub mod route;

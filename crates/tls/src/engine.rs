@@ -349,37 +349,47 @@ impl<S: Side> Session for Engine<S> {
     }
 
     fn facts(&self) -> Facts<'_> {
-        let common = self.side.common();
-        let is_resumed = common.handshake_kind() == Some(HandshakeKind::Resumed);
-        let found = self.learned.found.as_ref().filter(|_| is_resumed);
-        // A client of TLS 1.3 learns an identifier by the ticket, after the handshake.
-        let is_told = common.protocol_version() == Some(TLSV12);
-        let [sigalg, client_sigalg] = S::sigalgs(&self.learned);
         Facts {
-            protocol: common.protocol_version().and_then(version_name),
-            cipher: common
-                .negotiated_cipher_suite()
-                .and_then(|suite| suite::name(u16::from(suite.suite()))),
-            curve: common
-                .negotiated_key_exchange_group()
-                .and_then(|group| group::name(u16::from(group.name()))),
-            alpn: common.alpn_protocol(),
             server_name: self.server_name.as_deref(),
-            sigalg: sigalg.and_then(scheme::name),
-            client_sigalg: client_sigalg.and_then(scheme::name),
-            session_id: match found {
-                Some((id, _)) => Some(id),
-                None => self.learned.made.as_ref().filter(|_| is_told),
-            },
-            is_resumed,
             is_early: self.has_early_data && self.is_handshaking(),
-            peer_certificates: common.peer_certificates().unwrap_or_default(),
-            note: match found {
-                Some((_, note)) => note,
-                None => &self.learned.note,
-            },
             hello: self.hello.as_deref(),
+            ..facts_of(self.side.common(), &self.learned, S::sigalgs(&self.learned))
         }
+    }
+}
+
+/// The facts that rustls knows, and those that were learned beside it.
+pub(crate) fn facts_of<'c>(
+    common: &'c CommonState,
+    learned: &'c Learned,
+    [sigalg, client_sigalg]: [Option<SignatureScheme>; 2],
+) -> Facts<'c> {
+    let is_resumed = common.handshake_kind() == Some(HandshakeKind::Resumed);
+    let found = learned.found.as_ref().filter(|_| is_resumed);
+    // A client of TLS 1.3 learns an identifier by the ticket, after the handshake.
+    let is_told = common.protocol_version() == Some(TLSV12);
+    Facts {
+        protocol: common.protocol_version().and_then(version_name),
+        cipher: common
+            .negotiated_cipher_suite()
+            .and_then(|suite| suite::name(u16::from(suite.suite()))),
+        curve: common
+            .negotiated_key_exchange_group()
+            .and_then(|group| group::name(u16::from(group.name()))),
+        alpn: common.alpn_protocol(),
+        sigalg: sigalg.and_then(scheme::name),
+        client_sigalg: client_sigalg.and_then(scheme::name),
+        session_id: match found {
+            Some((id, _)) => Some(id),
+            None => learned.made.as_ref().filter(|_| is_told),
+        },
+        is_resumed,
+        peer_certificates: common.peer_certificates().unwrap_or_default(),
+        note: match found {
+            Some((_, note)) => note,
+            None => &learned.note,
+        },
+        ..Facts::default()
     }
 }
 

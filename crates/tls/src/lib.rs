@@ -24,6 +24,7 @@ mod error;
 mod group;
 mod hello;
 mod identity;
+pub mod quic;
 mod resumption;
 mod scheme;
 mod scope;

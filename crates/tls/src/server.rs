@@ -82,6 +82,8 @@ pub struct ServerSettings {
     pub alpn: Vec<Vec<u8>>,
     /// A protocol that is preferred to those, where a connection may speak it.
     pub optional_alpn: Option<Vec<u8>>,
+    /// Protocols inside of QUIC, most preferred first; if empty, the context serves no QUIC.
+    pub quic_alpn: Vec<Vec<u8>>,
     /// `ssl_verify_client`; none asks for no certificate.
     pub verifier: Option<Arc<dyn ClientCertVerifier>>,
     /// Bytes that must be equal, too, for a session to be resumed: the settings of verification.
@@ -159,6 +161,7 @@ impl ServerSettings {
             preference: Preference::default(),
             alpn: Vec::new(),
             optional_alpn: None,
+            quic_alpn: Vec::new(),
             verifier: None,
             session_context: Vec::new(),
             cache: CacheMode::default(),
@@ -208,9 +211,11 @@ pub struct ServerContext {
     config: Arc<ServerConfig>,
     /// The same with the optional protocol.
     with_optional: Option<Arc<ServerConfig>>,
-    versions: Versions,
+    /// The same for QUIC.
+    pub(crate) quic: Option<Arc<ServerConfig>>,
+    pub(crate) versions: Versions,
     fragment: usize,
-    offers: Offers,
+    pub(crate) offers: Offers,
 }
 
 impl ServerContext {
@@ -238,9 +243,12 @@ impl ServerContext {
             config.alpn_protocols.insert(0, protocol);
             Arc::new(config)
         });
+        let has_quic = !settings.quic_alpn.is_empty() && settings.versions != Versions::Tls12;
+        let quic = has_quic.then(|| Arc::new(for_quic(settings, &config)));
         Ok(Self {
             config: Arc::new(config),
             with_optional,
+            quic,
             versions: settings.versions,
             fragment: crate::fragment(settings.fragment),
             offers: settings.offers,
@@ -283,6 +291,18 @@ fn apply(settings: &ServerSettings, config: &mut ServerConfig) {
         rules: rules.clone(),
     });
     config.session_storage = Arc::new(ContextCache { mode, rules });
+}
+
+/// The settings as QUIC has them: its frames bound messages and early data (RFC 9001 §4.6.1).
+fn for_quic(settings: &ServerSettings, config: &ServerConfig) -> ServerConfig {
+    let mut config = config.clone();
+    config.alpn_protocols = settings.quic_alpn.clone();
+    config.max_fragment_size = None;
+    config.max_early_data_size = match settings.early_data {
+        EarlyData::Refuse => 0,
+        EarlyData::Accept => u32::MAX,
+    };
+    config
 }
 
 /// The certificates of a context.
@@ -403,7 +423,7 @@ fn alert_of(error: &Error) -> Option<u8> {
 
 /// The reason for which a whole message begins no handshake with these versions, and its alert,
 /// where rustls has another one or none.
-fn flaw(hello: &ClientHello, versions: Versions) -> Option<(u8, Error)> {
+pub(crate) fn flaw(hello: &ClientHello, versions: Versions) -> Option<(u8, Error)> {
     if hello.is_outdated() {
         return Some((PROTOCOL_VERSION, Error::peer(258, "unsupported protocol")));
     }
