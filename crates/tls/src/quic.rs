@@ -1,5 +1,5 @@
-//! Handshakes inside of QUIC (RFC 9001): messages in CRYPTO frames instead of records, and keys that
-//! QUIC encrypts its packets with.
+//! Handshakes inside of QUIC (RFC 9001): messages in CRYPTO frames instead of records, and keys
+//! that QUIC encrypts its packets with.
 //!
 //! ```text
 //! CRYPTO bytes ─► Reading ─ClientHello─► Chooser ─┬─ Serve ──► Running: rustls
