@@ -37,6 +37,7 @@ const AREAS: &[Area] = &[
             "dry_test",
             "explain",
             "expressions",
+            "nginx_lines",
         ],
     },
     Area {

@@ -173,8 +173,8 @@ struct Resolver {
 
 impl ResolvesClientCert for Resolver {
     fn resolve(&self, _: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        let fits = |certificate: &CertifiedKey| certificate.key.choose_scheme(schemes).is_some();
-        identity::choose(&self.identities, fits, Otherwise::None)
+        let rank = |certificate: &CertifiedKey| certificate.key.choose_scheme(schemes).map(|_| 0);
+        identity::choose(&self.identities, rank, Otherwise::None)
     }
 
     fn has_certs(&self) -> bool {

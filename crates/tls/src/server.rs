@@ -236,7 +236,11 @@ impl ServerContext {
             ServerConfig::builder_with_details(Arc::new(provider), Arc::clone(&settings.time))
                 .with_protocol_versions(settings.versions.supported())?
                 .with_client_cert_verifier(verifier)
-                .with_cert_resolver(Arc::new(Resolver { identities, suites }));
+                .with_cert_resolver(Arc::new(Resolver {
+                    identities,
+                    suites,
+                    preference: settings.preference,
+                }));
         apply(settings, &mut config);
         let with_optional = settings.optional_alpn.clone().map(|protocol| {
             let mut config = config.clone();
@@ -310,9 +314,17 @@ fn for_quic(settings: &ServerSettings, config: &ServerConfig) -> ServerConfig {
 struct Resolver {
     identities: Vec<Arc<Identity>>,
     suites: Vec<SupportedCipherSuite>,
+    preference: Preference,
 }
 
 impl Resolver {
+    /// True if both sides speak TLS 1.3.
+    fn has_tls13(&self, hello: &TlsHello<'_>) -> bool {
+        let offered = hello.cipher_suites();
+        let mut suites = self.suites.iter().filter(|suite| suite.tls13().is_some());
+        suites.any(|suite| offered.contains(&suite.suite()))
+    }
+
     /// True if both sides have a suite that takes this key; those of TLS 1.3 take all.
     fn has_suite(&self, hello: &TlsHello<'_>, key: &dyn SigningKey) -> bool {
         let offered = hello.cipher_suites();
@@ -325,15 +337,34 @@ impl Resolver {
 }
 
 impl ResolvesServerCert for Resolver {
-    /// The first whose key can sign what the client can verify, with a suite that both have.
+    /// The one whose key can sign what the client can verify, with a suite that both have. In TLS
+    /// 1.3 suites say nothing of keys, and the client's order of schemes decides between several
+    /// (OpenSSL), unless the server's own order does.
     fn resolve(&self, hello: TlsHello<'_>) -> Option<Arc<CertifiedKey>> {
         let schemes = hello.signature_schemes();
-        let fits = |certificate: &CertifiedKey| {
-            let key = &certificate.key;
-            key.choose_scheme(schemes).is_some() && self.has_suite(&hello, key.as_ref())
+        let by_scheme = self.preference == Preference::Client && self.has_tls13(&hello);
+        let rank = |certificate: &CertifiedKey| {
+            let key = certificate.key.as_ref();
+            key.choose_scheme(schemes)?;
+            self.has_suite(&hello, key).then_some(())?;
+            Some(if by_scheme { place_of(key, schemes) } else { 0 })
         };
-        identity::choose(&self.identities, fits, Otherwise::First)
+        identity::choose(&self.identities, rank, Otherwise::First)
     }
+}
+
+/// The place of the first scheme that a key can sign with in TLS 1.3 (RFC 8446 §4.2.3: none of
+/// PKCS #1).
+fn place_of(key: &dyn SigningKey, schemes: &[SignatureScheme]) -> usize {
+    const OLD: [SignatureScheme; 3] = [
+        SignatureScheme::RSA_PKCS1_SHA256,
+        SignatureScheme::RSA_PKCS1_SHA384,
+        SignatureScheme::RSA_PKCS1_SHA512,
+    ];
+    let signs = |scheme: &SignatureScheme| {
+        !OLD.contains(scheme) && key.choose_scheme(std::slice::from_ref(scheme)).is_some()
+    };
+    schemes.iter().position(signs).unwrap_or(schemes.len())
 }
 
 /// RFC 8422 §5.1: in TLS 1.2 a client takes certificates with the curves that it names only.
