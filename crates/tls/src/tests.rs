@@ -5,5 +5,6 @@
 mod agree;
 mod carry;
 mod pair;
+mod record;
 mod refuse;
 mod resume;
