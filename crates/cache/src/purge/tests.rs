@@ -117,6 +117,7 @@ fn the_book_agrees_with_a_list() {
                 at: (now_ms / 1000) as i64,
                 mode,
                 matter,
+                position: None,
             });
             if dice.roll(20) == 0 {
                 let upto = rules[dice.roll(rules.len() as u64) as usize].serial;
