@@ -14,6 +14,8 @@ use world::{Flaw, World};
 
 /// Schedules of an ordinary run.
 const SCHEDULES: u64 = 300;
+/// Schedules in which a mistake must be found at the latest.
+const MISTAKES: u64 = 5000;
 /// Events of a schedule.
 const EVENTS: usize = 600;
 
@@ -26,9 +28,9 @@ fn schedules() -> std::ops::Range<u64> {
 }
 
 /// The first schedule in which a node serves what it must not, with the words of the oracle.
-fn first_wrong(flaw: Flaw) -> Option<String> {
+fn first_wrong(flaw: Flaw, schedules: std::ops::Range<u64>) -> Option<String> {
     let mut fresh = 0;
-    for seed in schedules() {
+    for seed in schedules {
         let mut world = World::new(seed, flaw);
         for _ in 0..EVENTS {
             world.step();
@@ -45,7 +47,7 @@ fn first_wrong(flaw: Flaw) -> Option<String> {
 
 #[test]
 fn no_node_serves_fresh_what_was_purged_longer_than_the_limit_ago() {
-    if let Some(wrong) = first_wrong(Flaw::None) {
+    if let Some(wrong) = first_wrong(Flaw::None, schedules()) {
         panic!("{wrong}");
     }
 }
@@ -59,7 +61,7 @@ fn mistakes_are_found() {
         Flaw::NotesThePositionFirst,
         Flaw::TrustsItsClock,
     ] {
-        assert!(first_wrong(flaw).is_some(), "{flaw:?}");
+        assert!(first_wrong(flaw, 0..MISTAKES).is_some(), "{flaw:?}");
     }
 }
 

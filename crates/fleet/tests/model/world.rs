@@ -122,9 +122,9 @@ impl World {
         match self.dice.u32(..100) {
             0..25 => self.pass(),
             25..50 => self.work(node),
-            50..60 => self.begin_fill(node),
-            60..70 => self.end_fill(node),
-            70..78 => self.purge(node),
+            50..62 => self.begin_fill(node),
+            62..74 => self.end_fill(node),
+            74..78 => self.purge(node),
             78..88 => self.arrive(),
             88..97 => self.harm_node(node),
             _ => self.harm_log(),
@@ -310,15 +310,15 @@ impl World {
         let span = self.dice.u64(..30_000);
         let node = &mut self.nodes[index];
         match draw {
-            0..4 => {
+            0..3 => {
                 node.is_cut_off = !node.is_cut_off;
                 self.close(index);
             }
-            4 => node.paused_until_ms = now + span,
-            5 => node.live = None,
-            6 => node.clock_error_ms = span as i64 - 15_000,
-            7 => node.disk.borrow_mut().is_failing = true,
-            8 => {
+            3 => node.paused_until_ms = now + span,
+            4 => node.live = None,
+            5 => node.clock_error_ms = span as i64 - 15_000,
+            6 => node.disk.borrow_mut().is_failing = true,
+            7..9 => {
                 // A crash in the midst of a write, and the next life.
                 node.disk.borrow_mut().ends_within = true;
                 for _ in 0..6 {
