@@ -124,7 +124,8 @@ impl Lag {
     pub fn join(&self, max_lag: Duration, on_lag: OnLag) {
         let max_ms = u64::try_from(max_lag.as_millis()).unwrap_or(NO_FLEET - 1);
         self.on_lag.store(on_lag.code(), Ordering::Release);
-        self.max_ms.store(max_ms.min(NO_FLEET - 1), Ordering::Release);
+        self.max_ms
+            .store(max_ms.min(NO_FLEET - 1), Ordering::Release);
     }
 
     /// The zone is part of no fleet any more.

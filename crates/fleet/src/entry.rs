@@ -250,7 +250,10 @@ mod tests {
             purge(Mode::Hard, Target::Wildcard(text.clone())),
             purge(Mode::Hard, Target::Host(text.clone())),
             purge(Mode::Hard, Target::Site(text.clone())),
-            purge(Mode::Hard, Target::Tags(vec![text.clone(), Bytes::new(), text])),
+            purge(
+                Mode::Hard,
+                Target::Tags(vec![text.clone(), Bytes::new(), text]),
+            ),
             purge(Mode::Soft, Target::All),
         ]
     }
@@ -261,12 +264,19 @@ mod tests {
             let bytes = entry.encode();
             assert_eq!(Entry::decode(&bytes), Some(entry.clone()));
             // The name of a node has no end of its own.
-            let shortest = if matches!(entry, Entry::Beat(_)) { 34 } else { bytes.len() };
+            let shortest = if matches!(entry, Entry::Beat(_)) {
+                34
+            } else {
+                bytes.len()
+            };
             for len in 0..shortest {
                 let cut = Entry::decode(&bytes.slice(..len));
                 let is_all = matches!(&cut, Some(Entry::Purge(cut)) if cut.target == Target::All);
                 let is_fewer = matches!(&cut, Some(Entry::Purge(cut)) if matches!(cut.target, Target::Tags(_)));
-                assert!(cut.is_none() || is_fewer && !is_all, "{entry:?} {len} {cut:?}");
+                assert!(
+                    cut.is_none() || is_fewer && !is_all,
+                    "{entry:?} {len} {cut:?}"
+                );
             }
         }
     }
@@ -274,7 +284,15 @@ mod tests {
     #[test]
     fn entries_of_other_makings_are_none() {
         let good = purge(Mode::Hard, Target::Key(Bytes::from_static(b"k"))).encode();
-        for (at, byte) in [(0, 2), (1, 2), (26, 0), (27, 0), (27, 7), (28, 200), (33, 9)] {
+        for (at, byte) in [
+            (0, 2),
+            (1, 2),
+            (26, 0),
+            (27, 0),
+            (27, 7),
+            (28, 200),
+            (33, 9),
+        ] {
             let mut bytes = good.to_vec();
             bytes[at] = byte;
             assert_eq!(Entry::decode(&Bytes::from(bytes)), None, "{at} {byte}");

@@ -89,6 +89,8 @@ pub struct Follower<R> {
     /// Numbers of beats that have not come back, with their times.
     beats: VecDeque<(u64, u64)>,
     beat_count: u64,
+    /// Time of the last beat that came back.
+    confirmed_ms: u64,
     log: Option<[u8; 16]>,
     members: BTreeMap<String, Member>,
     counts: Counts,
@@ -108,6 +110,7 @@ impl<R: Replica> Follower<R> {
             zones: zones.collect(),
             beats: VecDeque::new(),
             beat_count: 0,
+            confirmed_ms: 0,
             log: None,
             members: BTreeMap::new(),
             counts: Counts::default(),
@@ -167,12 +170,7 @@ impl<R: Replica> Follower<R> {
         Ok(false)
     }
 
-    fn begin_anew(
-        &mut self,
-        index: usize,
-        gap: Gap,
-        standing: &Standing,
-    ) -> Result<(), R::Error> {
+    fn begin_anew(&mut self, index: usize, gap: Gap, standing: &Standing) -> Result<(), R::Error> {
         let Some(zone) = self.zones.get_mut(index) else {
             return Ok(());
         };
@@ -228,6 +226,7 @@ impl<R: Replica> Follower<R> {
         // INVARIANT 1: all zones have taken all records by now.
         if let Some(at_ms) = confirmed {
             self.zones.iter().for_each(|it| it.replica.confirm(at_ms));
+            self.confirmed_ms = self.confirmed_ms.max(at_ms);
         }
         Ok(())
     }
@@ -258,6 +257,11 @@ impl<R: Replica> Follower<R> {
             }
         }
         at_ms
+    }
+
+    /// Time up to which everything that was acknowledged is in force; 0 for never.
+    pub fn confirmed_ms(&self) -> u64 {
+        self.confirmed_ms
     }
 
     /// Nodes by name, as they were heard of last.

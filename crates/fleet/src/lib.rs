@@ -25,6 +25,7 @@
 //! - `log`: a log, as a trait
 //! - `follower`: the machine, without sockets, clocks or disks
 //! - `nats`: the log in NATS JetStream
+//! - `session`: from opening the log until it fails
 //! - `held`: zones of a cache as the machine sees them
 
 pub mod entry;
@@ -33,6 +34,7 @@ pub mod gap;
 mod held;
 pub mod log;
 pub mod nats;
+pub mod session;
 
 pub use follower::Follower;
 pub use log::{FleetLog, LogError, Record, Standing};

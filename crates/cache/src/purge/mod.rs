@@ -25,8 +25,8 @@
 
 pub(crate) mod book;
 mod gather;
-pub mod recent;
 pub mod position;
+pub mod recent;
 pub(crate) mod rule;
 pub(crate) mod running;
 

@@ -132,7 +132,11 @@ impl World {
     }
 
     fn pass(&mut self) {
-        let most = if self.dice.u32(..50) == 0 { 100_000 } else { 1_500 };
+        let most = if self.dice.u32(..50) == 0 {
+            100_000
+        } else {
+            1_500
+        };
         self.now_ms.set(self.now() + self.dice.u64(..most));
         let log_now = self.log_now();
         self.log.age(log_now);
@@ -379,7 +383,9 @@ impl World {
                 });
                 if let Some(purge) = wrong {
                     let name = &node.name;
-                    return Err(format!("{now}: {name} serves {key}, {entry:?} after {purge:?}"));
+                    return Err(format!(
+                        "{now}: {name} serves {key}, {entry:?} after {purge:?}"
+                    ));
                 }
             }
         }
@@ -412,7 +418,11 @@ impl World {
     }
 
     pub(crate) fn are_all_trusted(&self) -> bool {
-        let is_trusted = |node: &Node| node.live.as_ref().is_some_and(|it| self.is_trusted(node, it));
+        let is_trusted = |node: &Node| {
+            node.live
+                .as_ref()
+                .is_some_and(|it| self.is_trusted(node, it))
+        };
         self.nodes.iter().all(is_trusted)
     }
 }

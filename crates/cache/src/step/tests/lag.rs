@@ -32,7 +32,11 @@ fn behind_a_fresh_entry_is_validated_by_each_request() {
         assert_eq!(bench.ask(1).if_none_match.unwrap(), "\"1\"");
         assert_eq!(bench.get("k").await, "REVALIDATED old");
         assert_eq!(bench.get("k").await, "EXPIRED new");
-        bench.zone.purges.lag.confirm(bench.zone.store.since_boot_ms());
+        bench
+            .zone
+            .purges
+            .lag
+            .confirm(bench.zone.store.since_boot_ms());
         assert_eq!(bench.get("k").await, "HIT new");
         assert_eq!(bench.asked(), 4);
     });
@@ -120,7 +124,10 @@ fn purges_of_the_log_are_in_force_with_their_position() {
         assert_eq!(zone.purges.position(), Some(position(3)));
         assert_eq!(bench.get("k").await, "HIT old");
         let key = Target::Key(Bytes::from_static(b"k"));
-        let purges = [(Target::Host(Bytes::from_static(b"h")), Mode::Soft), (key, Mode::Hard)];
+        let purges = [
+            (Target::Host(Bytes::from_static(b"h")), Mode::Soft),
+            (key, Mode::Hard),
+        ];
         zone.take_from_log(&purges, position(9), 2_000).unwrap();
         assert_eq!(zone.purges.position(), Some(position(9)));
         assert_eq!(bench.get("k").await, "MISS new");
