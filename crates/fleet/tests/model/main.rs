@@ -6,6 +6,8 @@
 //!
 //! `FLEET_SCHEDULES=N` runs so many schedules, `SEED=N` one.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod log;
 mod node;
 mod world;

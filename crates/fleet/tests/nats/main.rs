@@ -3,6 +3,8 @@
 //! `cargo xtask setup` installs `nats-server`; `NATS_SERVER` names another. Without one, each test
 //! says that it is skipped.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod node;
 mod server;
 
