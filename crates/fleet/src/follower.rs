@@ -15,16 +15,18 @@
 //! 2. Purges and the position behind them are handed over together.
 //! 3. A zone that fails to take something keeps its position, and is confirmed by nothing until it
 //!    has taken it.
-//! 4. What this process wrote was in force here before, and is not taken again.
+//! 4. What this process wrote is taken as well, though it was in force here before: it may have been
+//!    long on its way, and have replaced a newer purge of another node in the log.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_cache::purge::position::Position;
 use millpond_cache::purge::{Mode, Target};
 
 use crate::entry::{Beat, Entry, Purge, Run};
-use crate::gap::{Gap, RECORDS_MAX, Start, start};
+use crate::gap::{Gap, RECORDS_MAX, Start, is_too_long, start};
 use crate::log::{Record, Standing};
 
 /// Beats that may be on their way (arbitrary: a minute of them).
@@ -65,7 +67,7 @@ pub struct Member {
 /// Counts of what happened, since the process began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Purges of other nodes that were taken.
+    /// Purges that were taken.
     pub taken: u64,
     /// Zones that began anew.
     pub gaps: u64,
@@ -92,6 +94,8 @@ pub struct Follower<R> {
     /// Time of the last beat that came back.
     confirmed_ms: u64,
     log: Option<[u8; 16]>,
+    /// Time for which the log keeps entries.
+    retain: Duration,
     members: BTreeMap<String, Member>,
     counts: Counts,
     gaps: Vec<(Bytes, Gap)>,
@@ -112,6 +116,7 @@ impl<R: Replica> Follower<R> {
             beat_count: 0,
             confirmed_ms: 0,
             log: None,
+            retain: Duration::ZERO,
             members: BTreeMap::new(),
             counts: Counts::default(),
             gaps: Vec::new(),
@@ -143,6 +148,7 @@ impl<R: Replica> Follower<R> {
     /// The log stands so; the sequence behind which it is to be read.
     pub fn handle_standing(&mut self, standing: &Standing) -> Result<u64, R::Error> {
         self.log = Some(standing.log);
+        self.retain = standing.retain;
         for index in 0..self.zones.len() {
             let Some(zone) = self.zones.get(index) else {
                 break;
@@ -196,6 +202,7 @@ impl<R: Replica> Follower<R> {
     /// opened again.
     pub fn handle_records(&mut self, records: &[Record]) -> Result<(), R::Error> {
         let Some(log) = self.log else { return Ok(()) };
+        self.look_for_holes(log, records)?;
         let mut purges: Vec<(u64, Option<Purge>)> = Vec::new();
         let mut confirmed = None;
         for record in records {
@@ -204,7 +211,6 @@ impl<R: Replica> Follower<R> {
                     confirmed = self.hear(beat, record).or(confirmed);
                 }
                 // INVARIANT 4.
-                Some(Entry::Purge(purge)) if purge.run == self.run => {}
                 Some(Entry::Purge(purge)) => purges.push((record.sequence, Some(purge))),
                 None => {
                     self.counts.unknown += 1;
@@ -227,6 +233,32 @@ impl<R: Replica> Follower<R> {
         if let Some(at_ms) = confirmed {
             self.zones.iter().for_each(|it| it.replica.confirm(at_ms));
             self.confirmed_ms = self.confirmed_ms.max(at_ms);
+        }
+        Ok(())
+    }
+
+    /// Begins anew what stood still for so long that entries may have been forgotten before they
+    /// were read: a feed leaves those out without a word.
+    fn look_for_holes(&mut self, log: [u8; 16], records: &[Record]) -> Result<(), R::Error> {
+        for index in 0..self.zones.len() {
+            let reached = self.zones.get(index).and_then(|zone| zone.reached);
+            let Some(reached) = reached else { continue };
+            let mut before_ms = reached.at_ms;
+            let mut has_hole = false;
+            for record in records {
+                let apart = Duration::from_millis(record.at_ms.saturating_sub(before_ms));
+                has_hole |= is_too_long(apart, self.retain);
+                before_ms = record.at_ms;
+            }
+            if has_hole {
+                let standing = Standing {
+                    log,
+                    last: reached.sequence,
+                    last_at_ms: before_ms,
+                    retain: self.retain,
+                };
+                self.begin_anew(index, Gap::TooLong, &standing)?;
+            }
         }
         Ok(())
     }

@@ -73,7 +73,7 @@ pub fn start(position: Option<Position>, standing: &Standing) -> Start {
 
 /// True if entries of the log may be gone that somebody missed who was away for so long. A log
 /// without a limit keeps all.
-fn is_too_long(away: Duration, retain: Duration) -> bool {
+pub(crate) fn is_too_long(away: Duration, retain: Duration) -> bool {
     !retain.is_zero() && away > retain - retain / MARGIN
 }
 

@@ -60,7 +60,6 @@ fn mistakes_are_found() {
     for flaw in [
         Flaw::ConfirmsWhenItHears,
         Flaw::TakesAnotherLogForItsOwn,
-        Flaw::NotesThePositionFirst,
         Flaw::TrustsItsClock,
     ] {
         assert!(first_wrong(flaw, 0..MISTAKES).is_some(), "{flaw:?}");

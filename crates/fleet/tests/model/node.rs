@@ -84,9 +84,6 @@ impl Replica for ModelZone {
         if std::mem::take(&mut disk.is_failing) {
             return Err(());
         }
-        if self.flaw == Flaw::NotesThePositionFirst {
-            disk.position = Some(position);
-        }
         // What is one record is there or is not.
         if std::mem::take(&mut disk.ends_within) {
             return Err(());

@@ -24,8 +24,6 @@ pub(crate) enum Flaw {
     ConfirmsWhenItHears,
     /// A log that was made anew is read on from the old position.
     TakesAnotherLogForItsOwn,
-    /// The position is noted before the purges.
-    NotesThePositionFirst,
     /// The lag is measured by the time of day.
     TrustsItsClock,
 }
