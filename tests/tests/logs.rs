@@ -8,7 +8,7 @@ use flate2::read::MultiGzDecoder;
 use millpond_testkit::{Client, Deadline, Kind, LogCheck, Proxy, Request};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
@@ -248,6 +248,79 @@ fn syslog_servers_get_accesses_and_errors() -> Result<()> {
             .contains("send() to syslog server \"unix:/nowhere/at/all\" failed (2")
     })?;
     proxy.quit()
+}
+
+/// The fields of an event of the journal whose values have no line ends.
+fn journal_fields(socket: &UnixDatagram) -> Result<HashMap<String, String>> {
+    let mut buf = [0; 32 * 1024];
+    let count = socket.recv(&mut buf)?;
+    let text = std::str::from_utf8(&buf[..count])?;
+    let field = |line: &str| {
+        line.split_once('=')
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+    };
+    let fields: Option<_> = text.lines().map(field).collect();
+    fields.with_context(|| format!("no fields: {text}"))
+}
+
+/// The journal gets what is known of a request as fields of their own, whose values are those of
+/// the variables of the same name, and the process's events at their priority.
+#[test]
+fn journal_gets_facts_as_fields() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("journal");
+    let socket = UnixDatagram::bind(&path)?;
+    socket.set_read_timeout(Some(WAIT))?;
+    let conf = format!(
+        "server {{ listen 127.0.0.1:%%PORT%%; server_name shop.example; cache_site site-$host; \
+         error_log journald:socket={0}; add_header X-Id $request_id always; \
+         location / {{ root %%DIR%%; }} \
+         location /up {{ proxy_pass http://127.0.0.1:1/; error_log journald:tag=up,socket={0}; }} }}",
+        path.display()
+    );
+    let proxy = Proxy::new(Kind::Millpond, &conf).start()?;
+    let request = |target: &str| Request::get(target).host("shop.example");
+    let mut client = Client::new(proxy.port()).connect()?;
+    let response = client.exchange(&request("/none").header("Referer", "http://a/"))?;
+    assert_eq!(response.status, 404);
+    let event = journal_fields(&socket)?;
+    let id = response.header("X-Id").context("no id")?.to_owned();
+    for (name, value) in [
+        ("PRIORITY", "3"),
+        ("SYSLOG_IDENTIFIER", "millpond"),
+        ("MILLPOND_CLIENT", "127.0.0.1"),
+        ("MILLPOND_SERVER", "shop.example"),
+        ("MILLPOND_REQUEST", "GET /none HTTP/1.1"),
+        ("MILLPOND_REQUEST_ID", id.as_str()),
+        ("MILLPOND_SITE", "site-shop.example"),
+        ("MILLPOND_HOST", "shop.example"),
+        ("MILLPOND_REFERRER", "http://a/"),
+    ] {
+        assert_eq!(
+            event.get(name).map(String::as_str),
+            Some(value),
+            "{event:?}"
+        );
+    }
+    let number = event.get("MILLPOND_CONNECTION").context("no number")?;
+    let message = event.get("MESSAGE").context("no message")?;
+    let start = format!("*{number} open() \"");
+    assert!(message.starts_with(&start), "{message}");
+    assert!(
+        message.contains("(2: No such file or directory), client: 127.0.0.1"),
+        "{message}"
+    );
+    assert!(!event.contains_key("MILLPOND_UPSTREAM"), "{event:?}");
+
+    assert_eq!(client.exchange(&request("/up"))?.status, 502);
+    let event = journal_fields(&socket)?;
+    let upstream = event.get("MILLPOND_UPSTREAM").context("no upstream")?;
+    assert_eq!(upstream, "http://127.0.0.1:1/");
+    assert_eq!(
+        event.get("SYSLOG_IDENTIFIER").map(String::as_str),
+        Some("up")
+    );
+    Ok(())
 }
 
 /// Texts that `taken` finds in the lines of the error log when each target was asked for once and

@@ -1,5 +1,6 @@
 //! Programs of the Go module proxy that tests need, at pinned versions, below `target/tools`:
-//! h2spec, the suite of RFC 9113 and RFC 7541, and pebble, an authority that speaks ACME.
+//! h2spec, the suite of RFC 9113 and RFC 7541, pebble, an authority that speaks ACME, and helm and
+//! kubeconform, which check the chart.
 //!
 //! 1. They are installed where packages are: unasked on machines of continuous integration only,
 //!    else by `cargo xtask setup`. Without them, or without Go, their tests are skipped.
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// The programs, and the modules with their versions.
-const PROGRAMS: [(&str, &str); 2] = [
+const PROGRAMS: [(&str, &str); 4] = [
     (
         "h2spec",
         "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible",
@@ -18,6 +19,11 @@ const PROGRAMS: [(&str, &str); 2] = [
     (
         "pebble",
         "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1",
+    ),
+    ("helm", "helm.sh/helm/v3/cmd/helm@v3.22.0"),
+    (
+        "kubeconform",
+        "github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0",
     ),
 ];
 
@@ -27,7 +33,7 @@ fn folder() -> PathBuf {
 
 /// Their names, for people.
 pub(crate) fn names() -> String {
-    PROGRAMS.map(|(name, _)| name).join(" and ")
+    PROGRAMS.map(|(name, _)| name).join(", ")
 }
 
 /// Installs those that are missing, where that is allowed and can be done; says why not otherwise.

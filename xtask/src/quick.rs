@@ -37,6 +37,7 @@ const AREAS: &[Area] = &[
             "dry_test",
             "explain",
             "expressions",
+            "nginx_lines",
         ],
     },
     Area {
@@ -115,7 +116,14 @@ const AREAS: &[Area] = &[
         name: "control",
         about: "the API, metrics, the dashboard",
         crates: &[],
-        tests: &["api", "dashboard", "dashboard_trouble", "health", "metrics"],
+        tests: &[
+            "api",
+            "dashboard",
+            "dashboard_trouble",
+            "health",
+            "metrics",
+            "otel",
+        ],
     },
     Area {
         name: "http",

@@ -29,6 +29,7 @@ pub mod ignore;
 pub(crate) mod invalidate;
 pub mod key;
 pub(crate) mod key_mark;
+pub mod lag;
 pub mod max_variants;
 pub mod method;
 pub mod purge;

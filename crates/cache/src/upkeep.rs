@@ -9,6 +9,7 @@ mod orphans;
 use millpond_store::{JournalError, Key, Review};
 
 use crate::head::StoredHead;
+use crate::purge::position::Position;
 use crate::purge::rule::Matter;
 use crate::purge::{Judged, Mode, PurgeBook, Subject, Target};
 use crate::zone::CacheZone;
@@ -54,6 +55,32 @@ impl CacheZone {
             self.store.remove(&self.keys().of(text));
         }
         Ok(Purged { serial, was_there })
+    }
+
+    /// Takes purges from the log of a fleet, all or none, and notes with them up to where the log
+    /// was taken; waits for the disk. After an error nothing has changed.
+    pub fn take_from_log(
+        &self,
+        purges: &[(Target, Mode)],
+        position: Position,
+        now_ms: u64,
+    ) -> Result<(), JournalError> {
+        if purges.is_empty() {
+            return self.purges.note_position(&self.store, position);
+        }
+        let of = |(target, mode): &(Target, Mode)| (*mode, Matter::of(target, self.keys()));
+        let matters = purges.iter().map(of).collect();
+        let order = (matters, Some(position));
+        let serial = self.purges.enforce_together(&self.store, order, now_ms)?;
+        for (target, mode) in purges {
+            self.recent_purges.note(target, *mode, (serial, now_ms));
+            self.forget_errors(target);
+            if let (Target::Key(text), Mode::Hard) = (target, mode) {
+                // As in `purge`: its space need not wait for the sweep.
+                self.store.remove(&self.keys().of(text));
+            }
+        }
+        Ok(())
     }
 
     /// Number of entries that a purge would be about; looks at all heads. None if it was told to

@@ -37,6 +37,9 @@ pub(crate) struct StaleRules {
     pub on_status: bool,
     /// The entry may not be served, whatever the configuration allows.
     pub is_forbidden: bool,
+    /// The entry is asked for by its validators, whatever the configuration says: a purge of it
+    /// may be missing here, and a 304 says that there was none.
+    pub is_unconfirmed: bool,
 }
 
 /// Decides what `head` is worth at `now` (seconds).
@@ -71,6 +74,7 @@ fn by_rfc(head: &StoredHead, now: i64, policy: &StalePolicy, asked: &RequestRule
             on_error: !head.bounds.states_on_error || within(head.stale_error),
             on_status: head.bounds.states_on_error && within(head.stale_error),
             is_forbidden: false,
+            is_unconfirmed: false,
         }),
         Reuse::ValidateOnly => Verdict::Stale(StaleRules::FORBIDDEN),
     }
@@ -97,6 +101,7 @@ fn by_nginx(head: &StoredHead, now: i64, policy: &StalePolicy) -> Verdict {
         // nginx: stale-if-error is for missing answers; statuses must be configured.
         on_status: false,
         is_forbidden: false,
+        is_unconfirmed: false,
     })
 }
 
@@ -120,6 +125,13 @@ impl StaleRules {
         on_error: false,
         on_status: false,
         is_forbidden: true,
+        is_unconfirmed: false,
+    };
+
+    /// Rules of an entry that a purge may be about which is not known here yet.
+    pub(crate) const UNCONFIRMED: StaleRules = StaleRules {
+        is_unconfirmed: true,
+        ..StaleRules::FORBIDDEN
     };
 }
 
@@ -144,6 +156,7 @@ mod tests {
                 on_error,
                 on_status: false,
                 is_forbidden: false,
+                is_unconfirmed: false,
             })
         };
         let cases = [

@@ -31,7 +31,7 @@ use millpond_server::sockets::{BindError, Inherited};
 use millpond_server::source::{ConfSource, Reading};
 use millpond_system::heritage::{self, Program};
 use millpond_system::log::error::{self, ErrorLog, Level};
-use millpond_system::log::file;
+use millpond_system::log::{file, journal};
 use millpond_system::reserve::RESERVE;
 use millpond_system::root_helper;
 use millpond_system::shutdown::Signals;
@@ -52,6 +52,9 @@ pub(crate) fn run_then(
     started: impl FnOnce(&Server) -> Result<()>,
 ) -> Result<ExitCode> {
     let program = daemon::program();
+    if let Ok(stream) = std::env::var("JOURNAL_STREAM") {
+        journal::take_stderr(&stream);
+    }
     let (predecessor, inherited) = inherit();
     let activated = inherited_from_manager();
     let mut arguments = arguments.clone();

@@ -10,6 +10,7 @@
 //! process, stand in the crate above.
 
 pub mod cache;
+pub mod collector;
 pub(crate) mod conditional;
 pub mod counters;
 pub mod descriptors;
@@ -19,11 +20,11 @@ pub mod filter;
 pub mod handler;
 pub mod log;
 pub mod map;
+pub mod otel;
 pub mod phase;
 pub mod protocol;
 pub mod provenance;
 pub mod request;
-pub(crate) mod respond;
 pub mod response;
 pub mod rewrite;
 pub mod route;

@@ -24,6 +24,7 @@ use std::pin::Pin;
 
 use crate::failure::Failure;
 use crate::handler::{self, error_page};
+use crate::otel;
 use crate::request::Request;
 use crate::response::{Response, Source};
 use crate::rewrite::{self, Script};
@@ -73,6 +74,7 @@ enum Handler {
     StartRealIp,
     ServerRewrite,
     FindLocation,
+    Trace,
     Rewrite,
     PostRewrite,
     RealIp,
@@ -90,6 +92,8 @@ const HANDLERS: &[(Phase, Handler)] = &[
     (Phase::PostRead, Handler::StartRealIp),
     (Phase::ServerRewrite, Handler::ServerRewrite),
     (Phase::FindConfig, Handler::FindLocation),
+    // nginx: a module that is loaded runs before those that are built in.
+    (Phase::Rewrite, Handler::Trace),
     (Phase::Rewrite, Handler::Rewrite),
     (Phase::PostRewrite, Handler::PostRewrite),
     (Phase::Preaccess, Handler::RealIp),
@@ -121,6 +125,7 @@ fn is_due(handler: Handler, level: &Closing<'_>) -> bool {
         Handler::LimitReq => !settings.limit_req.limits.is_empty(),
         Handler::LimitConn => !settings.limit_conn.limits.is_empty(),
         Handler::Access => handler::access::has_gate(settings),
+        Handler::Trace => otel::policy::is_due(level.draft),
         Handler::TryFiles => level.draft.has::<handler::try_files::TryFiles>(),
         Handler::Mirror => handler::mirror::has_mirrors(settings),
         // The work of these is no matter of the location alone.
@@ -350,6 +355,10 @@ fn run_routing(req: &mut Request, handler: Handler) -> Result<Flow, Failure> {
             rewrite::run(req, &server.location.script)
         }
         Handler::FindLocation => handler::find_location(req),
+        Handler::Trace => {
+            otel::begin(req);
+            Ok(Flow::Next)
+        }
         Handler::Rewrite => {
             let location = std::sync::Arc::clone(&req.location);
             if location.is_server_level() {

@@ -10,9 +10,11 @@
 //! 3. `values` has a slot for every variable of the configuration, or none while no value was kept.
 //!    A value is borrowed only while it is copied.
 
+pub mod page;
 pub mod scratch;
 pub(crate) mod state;
 
+use std::any::Any;
 use std::cell::{OnceCell, Ref, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,18 +29,17 @@ use millpond_wire::http1::Method;
 use millpond_wire::http1::request::{self as request_head, RequestHead};
 use millpond_wire::spare::Spares;
 
-use self::state::{ErrorState, LookupState, PathState};
+use self::page::{Kind, Role};
+use self::state::{CompressedLens, ErrorState, LookupState, Notes, PathState};
 use crate::downstream::body::RequestBody;
 use crate::downstream::client::Client;
 use crate::downstream::connection::Connection;
 use crate::downstream::serve::Came;
 use crate::downstream::wire::Wire;
 use crate::failure::Failure;
-use crate::filter::userid::UserId;
-use crate::handler::limit_conn::Held;
 use crate::provenance::Shares;
 use crate::settings::{Conf, Location, Server};
-use crate::subrequest::{Kind, Role};
+use crate::trace::span::Scope;
 use crate::trace::{self, UpstreamTrace};
 use crate::worker::{Generation, LocalConf, Worker};
 
@@ -141,8 +142,8 @@ pub struct LimitState {
     pub req_status: Option<&'static str>,
     /// `$limit_conn_status`; the same.
     pub conn_status: Option<&'static str>,
-    /// Connections that it counts for.
-    pub held: Vec<Held>,
+    /// Guards that give its places back.
+    pub held: Vec<Box<dyn Any>>,
 }
 
 impl LimitState {
@@ -187,7 +188,7 @@ pub struct Request {
     /// True when an `if` block names an upstream, and one that holds after it names none.
     pub pass_is_lost: bool,
     /// Lengths of the compressed answer, when it is compressed.
-    pub gzip_lens: Option<Rc<crate::filter::gzip::Lens>>,
+    pub gzip_lens: Option<Rc<CompressedLens>>,
     /// Fields that the answer gets whoever makes it: Location of a redirect, WWW-Authenticate of a
     /// refusal.
     pub answer_fields: Fields,
@@ -223,10 +224,12 @@ pub struct Request {
     pub request_id: OnceCell<Bytes>,
     /// The range of the slice being fetched, for `$slice_range`.
     pub slice_range: Option<Bytes>,
-    /// Id of the client, as far as it is known, once somebody asked for it.
-    pub user_id: Option<Box<UserId>>,
+    /// Notes of filters.
+    pub notes: Notes,
     /// Role of the request among those that one answer takes; none for a request alone.
     pub role: Option<Box<Role>>,
+    /// Place of the request in a trace, once it has one.
+    pub tracing: OnceCell<Scope>,
 }
 
 thread_local! {
@@ -293,8 +296,9 @@ impl Request {
             is_background: false,
             request_id: OnceCell::new(),
             slice_range: None,
-            user_id: None,
+            notes: Notes::default(),
             role: None,
+            tracing: OnceCell::new(),
         }
     }
 
@@ -414,8 +418,9 @@ impl Request {
             is_background: self.is_background,
             request_id: self.request_id.clone(),
             slice_range: self.slice_range.clone(),
-            user_id: self.user_id.clone(),
+            notes: self.notes.clone(),
             role: self.role.clone(),
+            tracing: self.tracing.clone(),
         }
     }
 

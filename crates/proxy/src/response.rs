@@ -8,6 +8,8 @@
 //!    writer owns them (Date and Server of an upstream are kept only when passed by name).
 //! 2. `length` is the body's exact length when it is known.
 
+pub mod tokens;
+
 use std::ops::Range;
 use std::time::Duration;
 

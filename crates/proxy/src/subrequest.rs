@@ -11,22 +11,21 @@
 //!                            └─ subrequest
 //! ```
 //!
-//! The requests of one answer are a [`Page`]: it counts them, and holds what server-side includes
-//! share. All of them run in the task of the connection, so that they end with it.
+//! The requests of one answer are a [`Page`]: it counts them, and keeps what they share. All of
+//! them run in the task of the connection, so that they end with it.
 //!
 //! Invariants:
 //! 1. A subrequest is at most `MOST_NESTED` subrequests deep, and a page makes at most `MOST_MADE`.
-//! 2. No more than `MOST_RUNNING` parts of a page are fetched ahead of their turn.
-//! 3. Who may ask (`allow`, `auth_basic` …) was settled for the client's request and is not asked
+//! 2. Who may ask (`allow`, `auth_basic` …) was settled for the client's request and is not asked
 //!    again.
-//! 4. A page of many parts that need not be waited for lets other connections have their turn.
+//! 3. A page of many parts that need not be waited for lets other connections have their turn.
 //!
 //! What it does not do: it sends nothing. Who makes a subrequest reads its answer
 //! (`filter/fragment.rs`).
 //!
 //! Sources: nginx ngx_http_subrequest, ngx_http_core_access_phase.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -36,16 +35,14 @@ use bytes::Bytes;
 use millpond_conf::ByteSize;
 use millpond_system::clock;
 use millpond_system::log::error::Level;
-use millpond_wire::header::{Known, KnownSet};
 use millpond_wire::http1::Method;
 use millpond_wire::http1::request::RequestHead;
 use tokio::task::coop::consume_budget;
 
 use crate::downstream::body::RequestBody;
-use crate::filter::ssi::Memory;
 use crate::log::request_error;
 use crate::phase;
-use crate::provenance::Tally;
+use crate::request::page::{Kind, Page, Role};
 use crate::request::state::ErrorState;
 use crate::request::{Captures, Request};
 use crate::response::Response;
@@ -56,20 +53,6 @@ use crate::trace::UpstreamTrace;
 const MOST_NESTED: u8 = 50;
 /// The most subrequests of one page (nginx: the same number at one time).
 const MOST_MADE: u32 = 65_535 - 1000;
-/// The most parts of a page that are fetched before it is their turn (arbitrary: enough to hide
-/// the time of one origin behind that of another).
-const MOST_RUNNING: u32 = 16;
-
-/// Fields of the client's that are about its answer as a whole, and not about parts of it.
-const ABOUT_THE_WHOLE: KnownSet = KnownSet::of(&[
-    Known::IfModifiedSince,
-    Known::IfUnmodifiedSince,
-    Known::IfNoneMatch,
-    Known::IfMatch,
-    Known::Range,
-    Known::IfRange,
-]);
-
 /// The treatment of subrequests.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
@@ -82,61 +65,6 @@ pub struct SubrequestPolicy {
     pub is_logged: bool,
 }
 
-/// The kind of a request among those of one answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The client's own.
-    Main,
-    /// A subrequest whose answer is a part of the page.
-    Shown,
-    /// A subrequest whose answer is a part of the page, but something stands ready to take its
-    /// place should it fail.
-    Replaceable,
-    /// A subrequest whose answer becomes a value.
-    Kept,
-    /// A subrequest whose status decides about the client's request.
-    Asked,
-    /// A subrequest whose answer nobody reads.
-    Mirrored,
-}
-
-/// The requests of one answer.
-#[derive(Default)]
-pub struct Page {
-    made: Cell<u32>,
-    running: Cell<u32>,
-    /// True while what the client gets next is worked on, and not what comes later.
-    is_active: Cell<bool>,
-    /// The client's head without what is about the whole answer.
-    head: OnceCell<Rc<RequestHead>>,
-    /// The values that server-side includes remember.
-    pub memory: RefCell<Memory>,
-    /// The account of the bytes that the page is made of, once it has a body.
-    pub tally: RefCell<Option<Rc<Tally>>>,
-}
-
-/// A request's place in a page.
-#[derive(Clone)]
-pub struct Role {
-    /// The page.
-    pub page: Rc<Page>,
-    /// The kind of the request among those of its answer.
-    pub kind: Kind,
-    /// The method of the page's own request when it made this one.
-    method: Method,
-    /// The count of levels that subrequests may still be nested.
-    nested_left: u8,
-    /// The form of dates that its text has chosen.
-    pub time_format: Option<Bytes>,
-}
-
-impl Role {
-    /// True for a subrequest whose answer is a part of the page.
-    pub fn is_shown(&self) -> bool {
-        matches!(self.kind, Kind::Shown | Kind::Replaceable)
-    }
-}
-
 /// The address that a subrequest asks for.
 #[derive(Clone, Debug)]
 pub struct Target {
@@ -144,45 +72,6 @@ pub struct Target {
     pub uri: Bytes,
     /// The query.
     pub args: Bytes,
-}
-
-/// A place among the parts that run; given back when dropped.
-pub struct Running(Rc<Page>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.running.set(self.0.running.get().saturating_sub(1));
-    }
-}
-
-impl Page {
-    /// A place for a part that begins to run: always there for what the client gets next, else
-    /// as long as there are few (invariant 2).
-    pub fn enter(self: &Rc<Self>) -> Option<Running> {
-        let running = self.running.get();
-        if running >= MOST_RUNNING && !self.is_active.get() {
-            return None;
-        }
-        self.running.set(running + 1);
-        Some(Running(Rc::clone(self)))
-    }
-
-    /// Works on what the client gets next.
-    pub fn now<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.with_activity(true, work)
-    }
-
-    /// Works on what comes later.
-    pub fn ahead<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.with_activity(false, work)
-    }
-
-    fn with_activity<T>(&self, is_active: bool, work: impl FnOnce() -> T) -> T {
-        let before = self.is_active.replace(is_active);
-        let made = work();
-        self.is_active.set(before);
-        made
-    }
 }
 
 impl Request {
@@ -279,27 +168,13 @@ impl Request {
     }
 }
 
-impl Page {
-    fn part_head(&self, head: &Rc<RequestHead>) -> Rc<RequestHead> {
-        let shared = self.head.get_or_init(|| {
-            let is_about_the_whole = |known: Known| ABOUT_THE_WHOLE.contains(known);
-            if head.fields().any(|field| is_about_the_whole(field.known)) {
-                Rc::new(head.without(ABOUT_THE_WHOLE))
-            } else {
-                Rc::clone(head)
-            }
-        });
-        Rc::clone(shared)
-    }
-}
-
 /// A subrequest on its way to its answer.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = (Box<Request>, Box<Response>)>>>;
 
 /// Runs a subrequest to its answer, which no filter has seen yet.
 pub(crate) fn answer(mut req: Box<Request>) -> Answering {
     Box::pin(async move {
-        // INVARIANT 4.
+        // INVARIANT 3.
         consume_budget().await;
         let response = phase::answer_inside(&mut req).await;
         (req, response)

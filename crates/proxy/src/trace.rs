@@ -2,6 +2,12 @@
 //!
 //! A request may try several peers, and go through several upstreams by internal redirection; each
 //! try is an [`Attempt`], and variables join them with ", " and " : " as nginx does.
+//!
+//! `span` is a trace of another kind: OpenTelemetry's, of which the request is a part; `policy` has
+//! its settings.
+
+pub mod policy;
+pub mod span;
 
 use std::cell::RefCell;
 use std::fmt;

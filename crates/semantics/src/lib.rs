@@ -29,6 +29,7 @@ pub mod query;
 pub mod range;
 pub mod reuse;
 pub mod targeted;
+pub mod trace_context;
 pub mod upstream_validity;
 pub mod uri;
 pub mod vary;

@@ -31,6 +31,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millpond_otlp::Exporters;
+use millpond_otlp::exporter::FLUSH_MAX;
 use millpond_proxy::cache::sweep;
 use millpond_proxy::handler::limit_zone;
 use millpond_proxy::settings::Conf;
@@ -278,6 +280,8 @@ impl Server {
         process.supervisor.tell_stopping();
         self.let_go();
         self.wait_for_end(&mut signals).await;
+        let exporters: Arc<Exporters> = self.shared.guests.of();
+        exporters.finish(FLUSH_MAX);
         let patience = sweep::CLOSE_PATIENCE;
         self.shared.zones.close(&self.shared.sites, patience);
         self.shared.ledger.close();

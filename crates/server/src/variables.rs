@@ -21,6 +21,7 @@ const PLAIN: &[&[Variable]] = &[
     var::connection::VARIABLES,
     var::response::VARIABLES,
     var::upstream::VARIABLES,
+    var::otel::VARIABLES,
     cache::provenance::VARIABLES,
     downstream::proxy_protocol::VARIABLES,
     tls::variables::VARIABLES,

@@ -9,6 +9,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// Source of the time of day, and of a steady time that measures what has passed.
 pub trait Clock: Send + Sync {
     /// Milliseconds since 1970-01-01 00:00 UTC.
@@ -16,6 +18,11 @@ pub trait Clock: Send + Sync {
     /// Milliseconds since a moment that is the same as long as the process runs, and long ago when
     /// it begins: 0 is never lately.
     fn steady(&self) -> u64;
+    /// Milliseconds since the machine was booted, or another moment before the process began; goes
+    /// on while the machine sleeps. For what must not be older than it seems.
+    fn since_boot(&self) -> u64 {
+        self.steady()
+    }
 }
 
 /// Value that [`Clock::steady`] of the machine's clock begins with: a day (arbitrary, longer than
@@ -38,6 +45,13 @@ impl Clock for SystemClock {
         let now = Instant::now();
         let passed = now.saturating_duration_since(*BEGIN.get_or_init(|| now));
         STEADY_BEGIN_MS.saturating_add(passed.as_millis() as u64)
+    }
+
+    fn since_boot(&self) -> u64 {
+        let time = clock_gettime(ClockId::Boottime);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        let millis = u64::try_from(time.tv_nsec / 1_000_000).unwrap_or(0);
+        seconds.saturating_mul(1000).saturating_add(millis)
     }
 }
 

@@ -5,6 +5,7 @@
 //! clock, chance                 what is read of the world
 //! address, network, resolve     addresses, networks, names
 //! socket, transport, timer      bytes to and from a peer, and deadlines
+//! udp                           packets of QUIC
 //! body, backlog, temp_file      what is sent, how much of it waits, and files for it
 //! log/                          lines, where they go, and the error log of the process
 //! quota, reserve, side_task     bounds on connections, descriptors and tasks
@@ -38,3 +39,4 @@ pub mod temp_file;
 pub mod timer;
 pub mod tls_socket;
 pub mod transport;
+pub mod udp;

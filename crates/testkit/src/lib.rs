@@ -7,6 +7,7 @@
 //!   [`Resource`] is a large body with versions, and the manners in which its ranges are served.
 //! - [`Application`] is an origin that speaks FastCGI, [`WebSocketOrigin`] one of WebSockets.
 //! - [`Tunnel`] is a client's WebSocket over HTTP/2.
+//! - [`Collector`] takes the spans of OpenTelemetry.
 //! - [`NameServer`] answers for names, where a proxy resolves them itself.
 //! - [`Browser`] is a Chromium without a window.
 //! - [`skip`] says that a test cannot run here.
@@ -40,6 +41,7 @@
 mod application;
 mod browser;
 mod client;
+mod collector;
 mod deadline;
 mod dns;
 mod http2;
@@ -56,6 +58,7 @@ mod wire;
 pub use application::{Application, Asked, Reply, record};
 pub use browser::Browser;
 pub use client::{Client, Connection, End, Protocol, Response, read_until};
+pub use collector::{Attribute, Batch, CollectedSpan, Collector, Mood};
 pub use deadline::Deadline;
 pub use dns::{NameServer, Question, Record};
 pub use http2::Tunnel;

@@ -119,6 +119,8 @@ impl ClientContext {
                 .with_custom_certificate_verifier(verifier)
                 .with_client_cert_resolver(Arc::new(Resolver { identities }));
         config.enable_sni = settings.sni == Sni::On;
+        // Records behind the handshake are ours.
+        config.enable_secret_extraction = true;
         config.max_fragment_size = crate::message_size(settings.fragment);
         config.resumption = match &settings.sessions {
             Some(sessions) => Resumption::store(Arc::clone(sessions) as Arc<_>),
@@ -173,8 +175,8 @@ struct Resolver {
 
 impl ResolvesClientCert for Resolver {
     fn resolve(&self, _: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        let fits = |certificate: &CertifiedKey| certificate.key.choose_scheme(schemes).is_some();
-        identity::choose(&self.identities, fits, Otherwise::None)
+        let rank = |certificate: &CertifiedKey| certificate.key.choose_scheme(schemes).map(|_| 0);
+        identity::choose(&self.identities, rank, Otherwise::None)
     }
 
     fn has_certs(&self) -> bool {

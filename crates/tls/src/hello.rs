@@ -78,6 +78,15 @@ impl ClientHello {
         })
     }
 
+    /// Reads the message in the first bytes of a stream of handshake messages, without records:
+    /// QUIC's.
+    pub(crate) fn read_message(bytes: &[u8]) -> Result<Reading, Error> {
+        Ok(match cut_message(bytes)? {
+            None => Reading::Partial,
+            Some(message) => Reading::Whole(Box::new(parse(&message))),
+        })
+    }
+
     /// The count of bytes from which on it makes sense to read again, if more are needed.
     pub(crate) fn needed(bytes: &[u8]) -> usize {
         match first_message(bytes) {

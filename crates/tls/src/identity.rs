@@ -65,18 +65,19 @@ pub(crate) fn certificates(identities: &[Arc<Identity>]) -> Arc<[Arc<CertifiedKe
         .collect()
 }
 
-/// The first certificate that `fits`, of those of the connection or else of its context.
+/// The certificate that fits best, of those of the connection or else of its context: the one with
+/// the lowest `rank`, the first of several; one without a rank does not fit.
 pub(crate) fn choose(
     of_context: &[Arc<Identity>],
-    fits: impl Fn(&CertifiedKey) -> bool,
+    rank: impl Fn(&CertifiedKey) -> Option<usize>,
     otherwise: Otherwise,
 ) -> Option<Arc<CertifiedKey>> {
     let own = scope::ask(|learned| learned.certificates.clone());
     let all = own.unwrap_or_else(|| certificates(of_context));
-    let chosen = all.iter().find(|certificate| fits(certificate));
-    match (chosen, otherwise) {
+    let ranked = all.iter().filter_map(|it| Some((rank(it)?, it)));
+    match (ranked.min_by_key(|(rank, _)| *rank), otherwise) {
         (None, Otherwise::First) => all.first().cloned(),
-        (chosen, _) => chosen.cloned(),
+        (best, _) => best.map(|(_, certificate)| Arc::clone(certificate)),
     }
 }
 

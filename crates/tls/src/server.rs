@@ -82,6 +82,8 @@ pub struct ServerSettings {
     pub alpn: Vec<Vec<u8>>,
     /// A protocol that is preferred to those, where a connection may speak it.
     pub optional_alpn: Option<Vec<u8>>,
+    /// Protocols inside of QUIC, most preferred first; if empty, the context serves no QUIC.
+    pub quic_alpn: Vec<Vec<u8>>,
     /// `ssl_verify_client`; none asks for no certificate.
     pub verifier: Option<Arc<dyn ClientCertVerifier>>,
     /// Bytes that must be equal, too, for a session to be resumed: the settings of verification.
@@ -159,6 +161,7 @@ impl ServerSettings {
             preference: Preference::default(),
             alpn: Vec::new(),
             optional_alpn: None,
+            quic_alpn: Vec::new(),
             verifier: None,
             session_context: Vec::new(),
             cache: CacheMode::default(),
@@ -208,9 +211,11 @@ pub struct ServerContext {
     config: Arc<ServerConfig>,
     /// The same with the optional protocol.
     with_optional: Option<Arc<ServerConfig>>,
-    versions: Versions,
+    /// The same for QUIC.
+    pub(crate) quic: Option<Arc<ServerConfig>>,
+    pub(crate) versions: Versions,
     fragment: usize,
-    offers: Offers,
+    pub(crate) offers: Offers,
 }
 
 impl ServerContext {
@@ -231,16 +236,23 @@ impl ServerContext {
             ServerConfig::builder_with_details(Arc::new(provider), Arc::clone(&settings.time))
                 .with_protocol_versions(settings.versions.supported())?
                 .with_client_cert_verifier(verifier)
-                .with_cert_resolver(Arc::new(Resolver { identities, suites }));
+                .with_cert_resolver(Arc::new(Resolver {
+                    identities,
+                    suites,
+                    preference: settings.preference,
+                }));
         apply(settings, &mut config);
         let with_optional = settings.optional_alpn.clone().map(|protocol| {
             let mut config = config.clone();
             config.alpn_protocols.insert(0, protocol);
             Arc::new(config)
         });
+        let has_quic = !settings.quic_alpn.is_empty() && settings.versions != Versions::Tls12;
+        let quic = has_quic.then(|| Arc::new(for_quic(settings, &config)));
         Ok(Self {
             config: Arc::new(config),
             with_optional,
+            quic,
             versions: settings.versions,
             fragment: crate::fragment(settings.fragment),
             offers: settings.offers,
@@ -262,6 +274,8 @@ fn apply(settings: &ServerSettings, config: &mut ServerConfig) {
     config.alpn_protocols = settings.alpn.clone();
     config.max_fragment_size = crate::message_size(settings.fragment);
     config.send_tls13_tickets = settings.ticket_count;
+    // Records behind the handshake are ours.
+    config.enable_secret_extraction = true;
     if settings.compression == Compression::Off {
         config.cert_compressors = Vec::new();
     }
@@ -285,14 +299,34 @@ fn apply(settings: &ServerSettings, config: &mut ServerConfig) {
     config.session_storage = Arc::new(ContextCache { mode, rules });
 }
 
+/// The settings as QUIC has them: its frames bound messages and early data (RFC 9001 §4.6.1).
+fn for_quic(settings: &ServerSettings, config: &ServerConfig) -> ServerConfig {
+    let mut config = config.clone();
+    config.alpn_protocols = settings.quic_alpn.clone();
+    config.max_fragment_size = None;
+    config.max_early_data_size = match settings.early_data {
+        EarlyData::Refuse => 0,
+        EarlyData::Accept => u32::MAX,
+    };
+    config
+}
+
 /// The certificates of a context.
 #[derive(Debug)]
 struct Resolver {
     identities: Vec<Arc<Identity>>,
     suites: Vec<SupportedCipherSuite>,
+    preference: Preference,
 }
 
 impl Resolver {
+    /// True if both sides speak TLS 1.3.
+    fn has_tls13(&self, hello: &TlsHello<'_>) -> bool {
+        let offered = hello.cipher_suites();
+        let mut suites = self.suites.iter().filter(|suite| suite.tls13().is_some());
+        suites.any(|suite| offered.contains(&suite.suite()))
+    }
+
     /// True if both sides have a suite that takes this key; those of TLS 1.3 take all.
     fn has_suite(&self, hello: &TlsHello<'_>, key: &dyn SigningKey) -> bool {
         let offered = hello.cipher_suites();
@@ -305,15 +339,34 @@ impl Resolver {
 }
 
 impl ResolvesServerCert for Resolver {
-    /// The first whose key can sign what the client can verify, with a suite that both have.
+    /// The one whose key can sign what the client can verify, with a suite that both have. In TLS
+    /// 1.3 suites say nothing of keys, and the client's order of schemes decides between several
+    /// (OpenSSL), unless the server's own order does.
     fn resolve(&self, hello: TlsHello<'_>) -> Option<Arc<CertifiedKey>> {
         let schemes = hello.signature_schemes();
-        let fits = |certificate: &CertifiedKey| {
-            let key = &certificate.key;
-            key.choose_scheme(schemes).is_some() && self.has_suite(&hello, key.as_ref())
+        let by_scheme = self.preference == Preference::Client && self.has_tls13(&hello);
+        let rank = |certificate: &CertifiedKey| {
+            let key = certificate.key.as_ref();
+            key.choose_scheme(schemes)?;
+            self.has_suite(&hello, key).then_some(())?;
+            Some(if by_scheme { place_of(key, schemes) } else { 0 })
         };
-        identity::choose(&self.identities, fits, Otherwise::First)
+        identity::choose(&self.identities, rank, Otherwise::First)
     }
+}
+
+/// The place of the first scheme that a key can sign with in TLS 1.3 (RFC 8446 §4.2.3: none of
+/// PKCS #1).
+fn place_of(key: &dyn SigningKey, schemes: &[SignatureScheme]) -> usize {
+    const OLD: [SignatureScheme; 3] = [
+        SignatureScheme::RSA_PKCS1_SHA256,
+        SignatureScheme::RSA_PKCS1_SHA384,
+        SignatureScheme::RSA_PKCS1_SHA512,
+    ];
+    let signs = |scheme: &SignatureScheme| {
+        !OLD.contains(scheme) && key.choose_scheme(std::slice::from_ref(scheme)).is_some()
+    };
+    schemes.iter().position(signs).unwrap_or(schemes.len())
 }
 
 /// RFC 8422 §5.1: in TLS 1.2 a client takes certificates with the curves that it names only.
@@ -403,7 +456,7 @@ fn alert_of(error: &Error) -> Option<u8> {
 
 /// The reason for which a whole message begins no handshake with these versions, and its alert,
 /// where rustls has another one or none.
-fn flaw(hello: &ClientHello, versions: Versions) -> Option<(u8, Error)> {
+pub(crate) fn flaw(hello: &ClientHello, versions: Versions) -> Option<(u8, Error)> {
     if hello.is_outdated() {
         return Some((PROTOCOL_VERSION, Error::peer(258, "unsupported protocol")));
     }

@@ -5,5 +5,7 @@
 mod agree;
 mod carry;
 mod pair;
+mod quic;
+mod record;
 mod refuse;
 mod resume;

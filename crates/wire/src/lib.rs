@@ -4,11 +4,12 @@
 //! ```text
 //! header ──► head ──► http1 ──► memcached
 //!                     http2     fastcgi       base64
+//!                     http3
 //! ```
 //!
 //! Bytes go in, heads and pieces of bodies come out, and the other way round. [`header`] are the
 //! fields that every protocol shares; [`head`] is the head of a
-//! request, the same for all versions of HTTP; [`http1`], [`http2`], [`fastcgi`] and [`memcached`]
+//! request, the same for all versions of HTTP; [`http1`], [`http2`], [`http3`], [`fastcgi`] and [`memcached`]
 //! are a protocol each.
 //!
 //! Invariants:
@@ -27,6 +28,7 @@ pub mod head;
 pub mod header;
 pub mod http1;
 pub mod http2;
+pub mod http3;
 pub mod memcached;
 mod seek;
 pub mod spare;

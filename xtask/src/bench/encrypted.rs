@@ -5,6 +5,9 @@
 //! alternate. Requests are for objects that are stored, by wrk and by h2load; a handshake is a
 //! connection of `openssl s_time` with one request on it. Idle connections are rustls's, which ask
 //! once and keep their connection.
+//!
+//! Versions and the group of the key exchange are given, so that both do the same work: before 1.23.4
+//! nginx speaks TLS 1.3 only if told, and OpenSSL before 3.5 has no X25519MLKEM768.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -44,6 +47,8 @@ http {
     open_file_cache max=1000 inactive=1h;
     open_file_cache_valid 1h;
     ssl_session_cache shared:sessions:10m;
+    ssl_protocols TLSv1.2 TLSv1.3;
+    ssl_ecdh_curve X25519;
     server {
         listen 127.0.0.1:%%PORT%%;
         listen 127.0.0.1:%%PORT_ECDSA%% ssl http2;

@@ -10,7 +10,7 @@
 use super::build::Built;
 use super::stage::{self, Stage};
 use super::{
-    Compression, SUMS, has, ignore_missing, pack, repository_check, symbols, target, tools,
+    Compression, SUMS, chart, has, ignore_missing, pack, repository_check, symbols, target, tools,
 };
 use crate::tally::Tally;
 use crate::workspace;
@@ -34,6 +34,7 @@ pub(crate) fn run() -> Result<Tally> {
         let tree = texts.folder.join("tree");
         serves(&workspace::binary(), &texts.folder.join("etc"), &tree)
     })?;
+    tally += chart()?;
     if !tools::are_there() {
         println!("package: skipped, the packagers are not there (`cargo xtask package`)");
         tally += Tally::SKIP;
@@ -69,6 +70,11 @@ pub(crate) fn run() -> Result<Tally> {
     tally += named("lintian", || lintian(&[deb, symbols]))?;
     tally += named("rpm", || rpm(&package(&first, "millpond-0", ".rpm")?))?;
     Ok(tally)
+}
+
+/// Checks the Helm chart.
+pub(super) fn chart() -> Result<Tally> {
+    named("chart", chart::check)
 }
 
 /// The outcome of a check that was made, or was not.

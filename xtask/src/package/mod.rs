@@ -17,6 +17,7 @@
 
 mod boot;
 mod build;
+mod chart;
 mod check;
 mod commands;
 mod completions;
@@ -109,6 +110,7 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
             }
             "--boot" => return boot::run(),
             "--rollout" => return rollout::run(),
+            "--chart" => return check::chart(),
             "--container" => return image::check(),
             _ => {}
         }

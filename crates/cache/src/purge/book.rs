@@ -27,9 +27,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use bytes::Bytes;
 use millpond_store::{Journal, JournalError, Key, Keys, Zone};
 
-use super::gather::Gather;
+use super::gather::{Gather, Order};
+use super::position::Position;
 use super::rule::{Matter, Mode, Rule, is_match};
 use super::running::{Running, RunningFill, Runs};
+use crate::lag::Lag;
 use crate::tag;
 
 /// Rules of a book, each tag counted (arbitrary: about ten megabytes).
@@ -170,6 +172,8 @@ struct Rules {
     any_tag: Mark,
     prefixes: BTreeMap<Bytes, Mark>,
     wildcards: BTreeMap<Bytes, Mark>,
+    /// Up to where the log of a fleet was taken.
+    position: Option<Position>,
 }
 
 impl Rules {
@@ -182,11 +186,13 @@ impl Rules {
             any_tag: Mark::default(),
             prefixes: BTreeMap::new(),
             wildcards: BTreeMap::new(),
+            position: None,
         }
     }
 
     fn add(&mut self, rule: &Rule) {
         let mark = Mark::of(rule);
+        self.take_position(rule.position);
         match &rule.matter {
             Matter::None => {}
             Matter::Key(key) => self.keys.entry(*key).or_default().join(mark),
@@ -212,6 +218,12 @@ impl Rules {
         while self.count() > RULES_MAX {
             self.fold();
         }
+    }
+
+    /// The position that was noted last counts, also if it stands before another: a log may have
+    /// lost its end.
+    fn take_position(&mut self, noted: Option<Position>) {
+        self.position = noted.or(self.position);
     }
 
     fn add_prefix(&mut self, text: &Bytes, mark: Mark) {
@@ -361,18 +373,24 @@ impl Rules {
         rules.extend(prefixes.map(|(text, mark)| (Matter::Prefix(text.clone()), *mark)));
         let wildcards = self.wildcards.iter();
         rules.extend(wildcards.map(|(text, mark)| (Matter::Wildcard(text.clone()), *mark)));
+        let position = Rule {
+            position: self.position,
+            ..used_up(newest)
+        };
         let records = rules.into_iter().flat_map(|(matter, mark)| {
             let rule = |serial, mode, at| Rule {
                 serial,
                 at,
                 mode,
                 matter: matter.clone(),
+                position: None,
             };
             let hard = (mark.hard > 0).then(|| rule(mark.hard, Mode::Hard, 0).encode());
             let soft = (mark.soft > 0).then(|| rule(mark.soft, Mode::Soft, mark.soft_at).encode());
             [hard, soft]
         });
-        records.flatten().collect()
+        let position = self.position.map(|_| position.encode());
+        records.flatten().chain(position).collect()
     }
 }
 
@@ -382,6 +400,7 @@ fn used_up(serial: u64) -> Rule {
         at: 0,
         mode: Mode::Hard,
         matter: Matter::None,
+        position: None,
     }
 }
 
@@ -394,6 +413,8 @@ pub struct PurgeBook {
     /// Purges that wait to be written down, with the lead for whoever changes the rules.
     orders: Gather,
     running: Mutex<Fleet>,
+    /// Lag behind the log of a fleet.
+    pub lag: Lag,
 }
 
 /// The fills that run.
@@ -438,6 +459,7 @@ impl PurgeBook {
             rules: RwLock::new(Rules::new(keys)),
             orders: Gather::default(),
             running: Mutex::default(),
+            lag: Lag::default(),
         }
     }
 
@@ -481,6 +503,7 @@ impl PurgeBook {
             at: 0,
             mode: Mode::Hard,
             matter: matter.clone(),
+            position: None,
         };
         let book = PurgeBook::new(keys);
         let mut rules = book.rules.write().unwrap_or_else(PoisonError::into_inner);
@@ -540,22 +563,79 @@ impl PurgeBook {
         (mode, matter): (Mode, Matter),
         now_ms: u64,
     ) -> Result<u64, JournalError> {
-        let make = |last: u64| Rule {
-            serial: next_serial(last.max(self.newest()), now_ms),
-            at: i64::try_from(now_ms / 1000).unwrap_or(i64::MAX),
-            mode,
-            matter,
+        self.enforce_together(store, (vec![(mode, matter)], None), now_ms)
+    }
+
+    /// Puts purges in force as [`Self::enforce`] does, all or none, and notes with them up to where
+    /// the log of a fleet was taken. The serial of the last.
+    pub(crate) fn enforce_together(
+        &self,
+        store: &Zone,
+        (purges, position): (Vec<(Mode, Matter)>, Option<Position>),
+        now_ms: u64,
+    ) -> Result<u64, JournalError> {
+        let make = |last: u64| {
+            let mut serial = last.max(self.newest());
+            let mut order: Order = Vec::with_capacity(purges.len());
+            for (mode, matter) in purges {
+                serial = next_serial(serial, now_ms);
+                order.push(Rule {
+                    serial,
+                    at: i64::try_from(now_ms / 1000).unwrap_or(i64::MAX),
+                    mode,
+                    matter,
+                    position: None,
+                });
+            }
+            if let Some(rule) = order.last_mut() {
+                rule.position = position;
+            }
+            order
         };
         self.orders
             .order(make, |batch| self.enforce_all(store, batch))
     }
 
+    /// Notes up to where the log of a fleet was taken, where nothing was purged since. Waits for
+    /// the disk.
+    pub(crate) fn note_position(
+        &self,
+        store: &Zone,
+        position: Position,
+    ) -> Result<(), JournalError> {
+        self.orders.alone(|| {
+            let newest = self.newest();
+            let note = Rule {
+                position: Some(position),
+                ..used_up(newest)
+            };
+            match store.note_all(&[note.encode()]) {
+                Err(JournalError::NoRoom) => {
+                    let mut rules = self.copy();
+                    rules.take_position(Some(position));
+                    write_down(store, &mut rules, newest)?;
+                }
+                noted => noted?,
+            }
+            let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+            rules.take_position(Some(position));
+            Ok(())
+        })
+    }
+
+    /// Up to where the log of a fleet was taken, as it is noted.
+    pub fn position(&self) -> Option<Position> {
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        rules.position
+    }
+
     /// Puts rules in force, in their order; all or none. The caller has the lead.
-    fn enforce_all(&self, store: &Zone, batch: &[Rule]) -> Result<(), JournalError> {
+    fn enforce_all(&self, store: &Zone, batch: &[Order]) -> Result<(), JournalError> {
+        let batch: Vec<&Rule> = batch.iter().flatten().collect();
         let Some(newest) = batch.last().map(|rule| rule.serial) else {
             return Ok(());
         };
-        let records: Vec<Bytes> = batch.iter().map(Rule::encode).collect();
+        let records: Vec<Bytes> = batch.iter().map(|rule| rule.encode()).collect();
         match store.note_all(&records) {
             Ok(()) => {
                 let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
@@ -667,6 +747,7 @@ fn everything(newest: u64, now_ms: u64) -> Rule {
         at: 0,
         mode: Mode::Hard,
         matter: Matter::All,
+        position: None,
     }
 }
 

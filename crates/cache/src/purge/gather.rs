@@ -24,6 +24,9 @@ use super::rule::Rule;
 /// Orders of a batch (arbitrary: some ten kilobytes of the journal).
 const BATCH_MAX: usize = 256;
 
+/// Rules that are one order, in the order of their serials.
+pub(super) type Order = Vec<Rule>;
+
 type Outcome = Result<(), JournalError>;
 
 /// Orders that wait, and what came of others.
@@ -37,8 +40,8 @@ pub(super) struct Gather {
 struct State {
     /// The last serial that was given away, whatever came of it.
     serial: u64,
-    waiting: VecDeque<Rule>,
-    /// Outcomes of orders, by their serials, until who gave them has seen it.
+    waiting: VecDeque<Order>,
+    /// Outcomes of orders, by their last serials, until who gave them has seen it.
     settled: HashMap<u64, Outcome>,
     is_led: bool,
 }
@@ -46,7 +49,7 @@ struct State {
 /// Guard of the leader: the lead is free again when it is dropped.
 struct Lead<'a> {
     gather: &'a Gather,
-    batch: Vec<Rule>,
+    batch: Vec<Order>,
     outcome: Outcome,
 }
 
@@ -54,7 +57,7 @@ impl Drop for Lead<'_> {
     fn drop(&mut self) {
         let mut state = self.gather.lock();
         state.is_led = false;
-        for rule in &self.batch {
+        for rule in self.batch.iter().filter_map(|order| order.last()) {
             state.settled.insert(rule.serial, again(&self.outcome));
         }
         drop(state);
@@ -63,18 +66,20 @@ impl Drop for Lead<'_> {
 }
 
 impl Gather {
-    /// Writes a rule by `write`, with others that wait; returns its serial. `make` makes the rule,
-    /// and is given the last serial. Waits for the disk.
+    /// Writes an order by `write`, with others that wait; returns its last serial. `make` makes the
+    /// rules, and is given the last serial. Waits for the disk.
     pub(super) fn order(
         &self,
-        make: impl FnOnce(u64) -> Rule,
-        write: impl Fn(&[Rule]) -> Outcome,
+        make: impl FnOnce(u64) -> Order,
+        write: impl Fn(&[Order]) -> Outcome,
     ) -> Result<u64, JournalError> {
         let mut state = self.lock();
-        let rule = make(state.serial);
-        let serial = rule.serial;
+        let order = make(state.serial);
+        let Some(serial) = order.last().map(|rule| rule.serial) else {
+            return Ok(state.serial);
+        };
         state.serial = serial;
-        state.waiting.push_back(rule);
+        state.waiting.push_back(order);
         loop {
             if let Some(outcome) = state.settled.remove(&serial) {
                 return outcome.map(|()| serial);
@@ -146,13 +151,15 @@ mod tests {
     use super::super::rule::{Matter, Mode};
     use super::*;
 
-    fn rule(serial: u64) -> Rule {
-        Rule {
+    fn order(serial: u64) -> Order {
+        let rule = Rule {
             serial,
             at: 0,
             mode: Mode::Hard,
             matter: Matter::All,
-        }
+            position: None,
+        };
+        vec![rule]
     }
 
     /// Orders that come while one is written are one batch, in their order.
@@ -165,24 +172,24 @@ mod tests {
         std::thread::scope(|scope| {
             let (first, seen) = (Arc::clone(&gather), Arc::clone(&batches));
             scope.spawn(move || {
-                let write = |batch: &[Rule]| {
+                let write = |batch: &[Order]| {
                     begun.send(()).unwrap();
                     gone_on.recv().unwrap();
                     seen.lock().unwrap().push(batch.len());
                     Ok(())
                 };
-                assert_eq!(first.order(|last| rule(last + 1), write).unwrap(), 1);
+                assert_eq!(first.order(|last| order(last + 1), write).unwrap(), 1);
             });
             began.recv().unwrap();
             for _ in 0..8 {
                 let (gather, batches) = (Arc::clone(&gather), Arc::clone(&batches));
                 scope.spawn(move || {
-                    let write = |batch: &[Rule]| {
-                        assert!(batch.is_sorted_by_key(|rule| rule.serial));
+                    let write = |batch: &[Order]| {
+                        assert!(batch.is_sorted_by_key(|order| order[0].serial));
                         batches.lock().unwrap().push(batch.len());
                         Ok(())
                     };
-                    gather.order(|last| rule(last + 1), write).unwrap();
+                    gather.order(|last| order(last + 1), write).unwrap();
                 });
             }
             while gather.lock().waiting.len() < 8 {
@@ -198,17 +205,17 @@ mod tests {
     #[test]
     fn every_order_is_settled() {
         let gather = Gather::default();
-        let refused = gather.order(|_| rule(1), |_| Err(JournalError::NoRoom));
+        let refused = gather.order(|_| order(1), |_| Err(JournalError::NoRoom));
         assert!(matches!(refused, Err(JournalError::NoRoom)));
         let (start, count) = (Barrier::new(9), AtomicU64::new(0));
         std::thread::scope(|scope| {
             let panics =
-                scope.spawn(|| gather.order(|last| rule(last + 1), |_| panic!("on purpose")));
+                scope.spawn(|| gather.order(|last| order(last + 1), |_| panic!("on purpose")));
             assert!(panics.join().is_err());
             for _ in 0..8 {
                 scope.spawn(|| {
                     start.wait();
-                    gather.order(|last| rule(last + 1), |_| Ok(())).unwrap();
+                    gather.order(|last| order(last + 1), |_| Ok(())).unwrap();
                     count.fetch_add(1, Ordering::Relaxed);
                 });
             }

@@ -13,6 +13,7 @@
 //! - `book`: the rules and the judgement
 //! - `rule`: one rule, in memory and in the journal
 //! - `gather`: writing down together what many threads purge
+//! - `position`: up to where the log of a fleet was taken
 //! - `running`: fills that began before a purge
 //!
 //! Beside it, [`crate::tag`] is what entries can be purged by besides their keys, and
@@ -24,6 +25,7 @@
 
 pub(crate) mod book;
 mod gather;
+pub mod position;
 pub mod recent;
 pub(crate) mod rule;
 pub(crate) mod running;

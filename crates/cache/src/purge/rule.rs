@@ -4,14 +4,15 @@
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
-//! | 0 | 1 | version | 1 |
+//! | 0 | 1 | version | 1, or 2 where there is a position |
 //! | 1 | 1 | kind | 0: none, 1: key, 2: prefix, 3: wildcard, 4: tags, 5: everything |
 //! | 2 | 1 | mode | 1: hard, 2: soft |
 //! | 3 | 1 | reserved | |
 //! | 4 | 4 | count | how many texts follow |
 //! | 8 | 8 | serial | of the purge |
 //! | 16 | 8 | at | when, seconds since the epoch |
-//! | 24 | | texts | for each: length (4) and bytes |
+//! | 24 | 32 | position | in version 2 only: up to where the log of a fleet was taken (`position.rs`) |
+//! | then | | texts | for each: length (4) and bytes |
 //!
 //! The text of a key is its hash of 16 bytes. A record of kind 0 says that serials up to this one
 //! were used. A record is valid if and only if version, kind and mode are known, the texts end at
@@ -21,7 +22,11 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use millpond_store::{Key, Keys};
 
+use super::position::{self, Position};
+
 const VERSION: u8 = 1;
+/// Version of records with a position. Who does not know it reads a purge of everything.
+const VERSION_OF_FLEET: u8 = 2;
 const FIXED: usize = 24;
 
 /// Effect of a purge on what it is about.
@@ -111,6 +116,8 @@ pub(crate) struct Rule {
     pub(crate) at: i64,
     pub(crate) mode: Mode,
     pub(crate) matter: Matter,
+    /// Place in the log of a fleet up to which all is in force once this rule is.
+    pub(crate) position: Option<Position>,
 }
 
 impl Matter {
@@ -175,7 +182,10 @@ impl Rule {
     pub(crate) fn encode(&self) -> Bytes {
         let texts = self.matter.texts();
         let mut out = BytesMut::with_capacity(FIXED + 64);
-        out.put_u8(VERSION);
+        out.put_u8(match self.position {
+            None => VERSION,
+            Some(_) => VERSION_OF_FLEET,
+        });
         out.put_u8(self.matter.code());
         out.put_u8(match self.mode {
             Mode::Hard => 1,
@@ -185,6 +195,9 @@ impl Rule {
         out.put_u32_le(texts.len() as u32);
         out.put_u64_le(self.serial);
         out.put_i64_le(self.at);
+        if let Some(position) = &self.position {
+            position.put(&mut out);
+        }
         for text in texts {
             out.put_u32_le(text.len() as u32);
             out.put_slice(text);
@@ -196,9 +209,15 @@ impl Rule {
     pub(crate) fn decode(record: &Bytes) -> Option<Rule> {
         let fixed: &[u8; FIXED] = record.get(..FIXED)?.try_into().ok()?;
         let [version, code, mode, _, count @ ..] = fixed;
-        if *version != VERSION {
-            return None;
-        }
+        let (position, texts_at) = match *version {
+            VERSION => (None, FIXED),
+            VERSION_OF_FLEET => {
+                let bytes = record.get(FIXED..FIXED + position::LEN)?;
+                let position = Position::read(bytes.try_into().ok()?)?;
+                (Some(position), FIXED + position::LEN)
+            }
+            _ => return None,
+        };
         let mode = match mode {
             1 => Mode::Hard,
             2 => Mode::Soft,
@@ -207,12 +226,13 @@ impl Rule {
         let (count, rest) = count.split_first_chunk::<4>()?;
         let (serial, rest) = rest.split_first_chunk::<8>()?;
         let at = i64::from_le_bytes(rest.try_into().ok()?);
-        let texts = texts(record.slice(FIXED..), u32::from_le_bytes(*count))?;
+        let texts = texts(record.slice(texts_at..), u32::from_le_bytes(*count))?;
         Some(Rule {
             serial: u64::from_le_bytes(*serial),
             at,
             mode,
             matter: Matter::read(*code, texts)?,
+            position,
         })
     }
 }
@@ -297,12 +317,22 @@ mod tests {
             Matter::All,
         ];
         for matter in matters {
-            for mode in [Mode::Hard, Mode::Soft] {
+            let position = Position {
+                log: [7; 16],
+                sequence: u64::MAX - 3,
+                at_ms: 1,
+            };
+            for (mode, position) in [
+                (Mode::Hard, None),
+                (Mode::Soft, None),
+                (Mode::Hard, Some(position)),
+            ] {
                 let rule = Rule {
                     serial: u64::MAX - 1,
                     at: -5,
                     mode,
                     matter: matter.clone(),
+                    position,
                 };
                 let record = rule.encode();
                 assert_eq!(Rule::decode(&record), Some(rule));
@@ -320,10 +350,12 @@ mod tests {
             at: 0,
             mode: Mode::Hard,
             matter: Matter::Prefix(Bytes::from_static(b"p")),
+            position: None,
         };
         let good = rule.encode();
         for (at, byte) in [
             (0, 2),
+            (0, 3),
             (1, 6),
             (1, 1),
             (2, 0),

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use millpond_store::{Key, Keys, ManualClock, SimIo, SiteBook, Zone, ZoneConf};
 
 use super::book::{Judged, PurgeBook, Subject};
+use super::position::Position;
 use super::rule::{Matter, Mode, Rule, Target, is_match};
 use crate::head::{FieldsWriter, SliceSet, StoredHead, classify};
 use crate::shared_head::SharedHead;
@@ -117,6 +118,7 @@ fn the_book_agrees_with_a_list() {
                 at: (now_ms / 1000) as i64,
                 mode,
                 matter,
+                position: None,
             });
             if dice.roll(20) == 0 {
                 let upto = rules[dice.roll(rules.len() as u64) as usize].serial;
@@ -427,4 +429,58 @@ fn slices_of_what_left_are_removed_when_nobody_reads_them() {
     zone.store.remove(&owner);
     assert_eq!(zone.sweep_orphans(Readers::Stay), 2);
     assert_eq!(zone.store.usage().entries, 0);
+}
+
+/// Rules and the position behind them are one: whatever ends the process, both are there or none,
+/// also after the journal was written anew, and a position before it replaces one behind it.
+#[test]
+fn positions_are_found_again_with_their_rules() {
+    let position = |sequence| Position {
+        log: [4; 16],
+        sequence,
+        at_ms: 1000 + sequence,
+    };
+    let dir = tempfile::tempdir().unwrap();
+    // So small a zone has a journal of one block, which is written anew every few rules.
+    let mut store = zone(dir.path(), 64 << 10);
+    let mut book = loaded(&store);
+    assert_eq!(book.position(), None);
+    let mut noted = None;
+    for sequence in 1..300_u64 {
+        let key = |number: u64| Matter::Key(Key::of(number.to_string().as_bytes()));
+        let purges = vec![
+            (Mode::Soft, Matter::Tags(vec![Bytes::from_static(b"t")])),
+            (Mode::Hard, key(sequence)),
+        ];
+        let before = book.newest();
+        match sequence % 3 {
+            0 => book.note_position(&store, position(sequence)).unwrap(),
+            1 => drop(
+                book.enforce_together(&store, (purges, Some(position(sequence))), 0)
+                    .unwrap(),
+            ),
+            _ => drop(
+                book.enforce(&store, (Mode::Hard, key(sequence)), 0)
+                    .unwrap(),
+            ),
+        }
+        if sequence % 3 != 2 {
+            noted = Some(position(sequence));
+        }
+        if sequence % 7 == 0 {
+            store = zone_again(store, dir.path());
+            book = loaded(&store);
+        }
+        assert_eq!(book.position(), noted, "{sequence}");
+        if sequence % 3 == 1 {
+            let text = sequence.to_string();
+            assert_eq!(judge(&book, &text, "", before), Judged::Gone, "{sequence}");
+        }
+    }
+    // A log that has lost its end.
+    book.note_position(&store, position(5)).unwrap();
+    assert_eq!(
+        loaded(&zone_again(store, dir.path())).position(),
+        Some(position(5))
+    );
 }

@@ -238,7 +238,7 @@ impl Fetch {
         let Some(stale) = &self.stale else { return ask };
         let head = &stale.found.head;
         // nginx: the validators of other answers are not kept.
-        if validates(walk) && matches!(head.status, 200 | 206) {
+        if validates(walk, stale) && matches!(head.status, 200 | 206) {
             ask.if_none_match = head.field(b"etag");
             ask.if_modified_since = head
                 .last_modified
@@ -295,7 +295,7 @@ impl Fetch {
                 stale.served(x)
             }
             (None, _) => Step::Done(Served::Passed(fetched, self.status)),
-            (Some(lead), Some(stale)) if is_unchanged(walk, code) => {
+            (Some(lead), Some(stale)) if is_unchanged(walk, &stale, code) => {
                 if !is_about(walk, &stale.found, &fetched) {
                     return Step::Fetch(Fetch::unconditional(lead, &stale));
                 }
@@ -436,12 +436,12 @@ fn remember(walk: &Walk, now: i64, lead: &Lead, status: u16) {
 }
 
 /// True if the stored answer is validated: by the RFC always, by nginx where it is configured.
-fn validates(walk: &Walk) -> bool {
-    walk.policies.revalidate.conditional || walk.rules.is_rfc()
+fn validates(walk: &Walk, stale: &Stale) -> bool {
+    stale.rules.is_unconfirmed || walk.policies.revalidate.conditional || walk.rules.is_rfc()
 }
 
-fn is_unchanged(walk: &Walk, status: u16) -> bool {
-    status == 304 && validates(walk)
+fn is_unchanged(walk: &Walk, stale: &Stale, status: u16) -> bool {
+    status == 304 && validates(walk, stale)
 }
 
 /// RFC 9111 §4.3.4: a 304 that names another version must not update the stored answer.

@@ -6,7 +6,10 @@
 //!    stale entry may not be served.
 //! 3. Without the lock, or for a key whose answers may not be stored, a request joins a fill whose
 //!    head is known and waits for no other.
-//! 4. What the zone may hold and has not loaded yet is waited for as a disk is; who has waited for
+//! 4. While the zone is behind the log of its fleet, no entry is served that was not validated
+//!    since, or stored by a fill that this request waited for; and no fill is waited for that began
+//!    longer than `max_lag` ago.
+//! 5. What the zone may hold and has not loaded yet is waited for as a disk is; who has waited for
 //!    long enough passes, and its answer takes the place of nothing.
 
 use std::time::Duration;
@@ -17,11 +20,12 @@ use millpond_store::{Cold, Key};
 use super::fetch::{Fetch, Stale};
 use super::read::Read;
 use super::wait::{Patience, Wait};
-use super::{Policies, Served, Step, Walk, update};
+use super::{Policies, Served, Step, Walk, trust, update};
 use crate::conformance::Rules;
 use crate::disk_timeout::Disk;
 use crate::exchange::{Exchange, FetchFailure};
 use crate::fill::{FillEnd, Lead, Ticket, Waited, Waiter};
+use crate::lag::Trust;
 use crate::reason::{Note, Reason};
 use crate::slice::table::Habit;
 use crate::status::CacheStatus;
@@ -62,7 +66,8 @@ pub fn look(question: &Question<'_>, fields: &RequestFields<'_>, now: i64) -> Lo
     match question.zone.seek((key, text), fields, second) {
         LookedUp::Found(found)
             if verdict(&found.head, now, &question.policies.stale, question.rules)
-                == Verdict::Fresh =>
+                == Verdict::Fresh
+                && trust(question.zone, question.policies) == Trust::Whole =>
         {
             let why = why_served(now, &found);
             Looked::Fresh(found, why)
@@ -146,7 +151,11 @@ impl Lookup {
             LookedUp::Unread(wanted, unread) => self.unread(x, walk, (wanted.key, unread)),
             LookedUp::Found(found) => {
                 let now = x.now();
-                match judge(now, walk, &found) {
+                let trust = self.trust(walk);
+                if trust == Trust::None {
+                    return self.missing(x, walk, found.key);
+                }
+                match trust.over(judge(now, walk, &found)) {
                     Verdict::Fresh => {
                         x.note(match self.round {
                             // RFC 9211 §2.6: it was forwarded, together with another one.
@@ -158,6 +167,15 @@ impl Lookup {
                     Verdict::Stale(rules) => self.stale(x, walk, Stale { found, rules }),
                 }
             }
+        }
+    }
+
+    /// Trust in what this look-up finds. INVARIANT 4: who waited for a fill that was young enough
+    /// takes what it stored.
+    fn trust(&self, walk: &Walk) -> Trust {
+        match self.round {
+            Round::Shared => Trust::Whole,
+            Round::First | Round::Again | Round::Variant(_) => walk.trust(),
         }
     }
 
@@ -174,17 +192,15 @@ impl Lookup {
             Round::Variant(siblings) => walk.zone.look_up_variant(&walk.key, siblings, &fields),
             Round::First | Round::Again | Round::Shared => walk.zone.look_up(&walk.key, &fields),
         };
+        let looked_up = match looked_up {
+            LookedUp::Found(found) if !self.is_first() && self.trust(walk) == Trust::None => {
+                LookedUp::Missing(wanted_of(walk, &found))
+            }
+            looked_up => looked_up,
+        };
         match (looked_up, &walk.past) {
             (LookedUp::Found(found), Some(past)) if past.is(&found.entry) => {
-                let wanted = if found.key == walk.key.key {
-                    VariantKey::first(found.key)
-                } else {
-                    VariantKey {
-                        key: found.key,
-                        seed: found.head.seed,
-                    }
-                };
-                LookedUp::Unread(wanted, Unread::Stalled)
+                LookedUp::Unread(wanted_of(walk, &found), Unread::Stalled)
             }
             (looked_up, _) => looked_up,
         }
@@ -201,7 +217,7 @@ impl Lookup {
                 return Ok(Step::Read(Read::new(self, cold)));
             }
             Unread::Unknown(_) => {
-                // INVARIANT 4.
+                // INVARIANT 5.
                 not_found(x, walk, key)?;
                 x.note(Note::Because(Reason::Loading));
                 return Ok(Step::Pass(CacheStatus::Miss));
@@ -343,6 +359,17 @@ impl Default for Lookup {
     }
 }
 
+/// The key under which another answer would be stored in the place of an entry.
+fn wanted_of(walk: &Walk, found: &FoundEntry) -> VariantKey {
+    if found.key == walk.key.key {
+        return VariantKey::first(found.key);
+    }
+    VariantKey {
+        key: found.key,
+        seed: found.head.seed,
+    }
+}
+
 /// Nothing is known to be stored under a key: an error if the request is over with that.
 fn not_found<X: Exchange>(x: &mut X, walk: &Walk, key: Key) -> Result<(), X::Failure> {
     x.note(Note::Forwarded(why_missing(walk, key)));
@@ -365,6 +392,11 @@ fn enter(walk: &Walk, key: Key) -> Ticket {
         lock.age
     } else {
         Duration::MAX
+    };
+    // INVARIANT 4. What was asked of the origin since has no purge that is missing.
+    let age = match walk.zone.purges.lag.max_lag() {
+        Some(max_lag) if walk.trust() != Trust::Whole => age.min(max_lag),
+        _ => age,
     };
     walk.zone.fills.enter(key, &walk.key.text, age)
 }
@@ -462,7 +494,9 @@ fn wants_stored_only(walk: &Walk) -> bool {
 
 fn is_fresh_now<X: Exchange>(looked_up: &LookedUp, x: &X, walk: &Walk) -> bool {
     match looked_up {
-        LookedUp::Found(found) => judge(x.now(), walk, found) == Verdict::Fresh,
+        LookedUp::Found(found) => {
+            walk.trust() == Trust::Whole && judge(x.now(), walk, found) == Verdict::Fresh
+        }
         LookedUp::Missing(_) | LookedUp::Unread(..) => false,
     }
 }

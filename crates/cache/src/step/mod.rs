@@ -49,6 +49,7 @@ use crate::head::StoredHead;
 use crate::hit_for_pass::HitForPassPolicy;
 use crate::ignore::IgnorePolicy;
 use crate::key_mark::KeyMark;
+use crate::lag::{LagPolicy, Trust};
 use crate::max_variants::MaxVariantsPolicy;
 use crate::range::RangePolicy;
 use crate::reason::{Note, Reason};
@@ -100,6 +101,8 @@ pub struct Policies {
     pub ignore: IgnorePolicy,
     /// Fields that are obeyed instead of Cache-Control.
     pub targeted: TargetedPolicy,
+    /// Stored answers while purges of other nodes may be missing.
+    pub lag: LagPolicy,
 }
 
 /// State that does not change during a walk.
@@ -125,11 +128,22 @@ impl Walk {
         self.zone.mark(key, &self.key.text)
     }
 
+    /// Trust in what is stored now.
+    pub(crate) fn trust(&self) -> Trust {
+        trust(&self.zone, &self.policies)
+    }
+
     /// True if requests wait for the head of another's fill. Who fills an entry in slices is done
     /// with the head: nobody waits for more.
     pub(crate) fn locks(&self) -> bool {
         self.policies.lock.enabled || self.slicing.is_some()
     }
+}
+
+/// Trust in what a zone has stored, under the policies of a location.
+pub(crate) fn trust(zone: &CacheZone, policies: &Policies) -> Trust {
+    let lag = &zone.purges.lag;
+    lag.trust(&policies.lag, || zone.store.since_boot_ms())
 }
 
 /// Answer to a request.

@@ -6,6 +6,7 @@
 
 mod body;
 mod collide;
+mod lag;
 mod loading;
 mod lookup;
 mod origin;
@@ -139,6 +140,7 @@ pub(super) fn policies() -> Policies {
         admission: AdmissionPolicy { min_uses: 1 },
         ignore: IgnorePolicy { fields: None },
         targeted: TargetedPolicy { names: None },
+        lag: LagPolicy::default(),
     }
 }
 

@@ -182,6 +182,7 @@ pub(crate) fn policies(dice: &mut Dice, weather: Weather) -> Policies {
         },
         ignore: IgnorePolicy { fields: None },
         targeted: TargetedPolicy { names: None },
+        lag: millpond_cache::lag::LagPolicy::default(),
     }
 }
 

@@ -77,9 +77,9 @@ like that, `allow` and `deny`, or `auth_basic`.
   alerts for those go on working; two locations can have different names. Those pages are always
   Prometheus text.
 - **Traces.** `traceparent` and `tracestate` of a request go on to the origin that is asked for it,
-  as they came; `$http_traceparent` writes them to a log. None begins here by itself; where one
-  should, three lines do it ([below](#a-trace-for-each-request)). Spans are not sent to a collector:
-  there is no OTLP.
+  as they came; `$http_traceparent` writes them to a log. `otel_trace` records requests as spans and
+  sends them to a collector ([operations](operations.md)). Without one, three lines begin a trace
+  ([below](#a-trace-for-each-request)).
 
 ## A trace for each request
 

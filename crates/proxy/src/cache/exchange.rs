@@ -36,6 +36,7 @@ use crate::downstream::http1::behind;
 use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
 use crate::handler::error_page;
 use crate::log::request_error;
+use crate::otel::{self, fill::FillSpan};
 use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::upstream::ask::Ask;
@@ -115,10 +116,17 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
                 let mut trace = RefCell::borrow_mut(&self.req.borrow().upstream);
                 trace.validators = (ask.if_modified_since.clone(), ask.if_none_match.clone());
             }
+            let req = self.req.borrow_mut();
+            let why = ask.is_for_cache.then(|| ask.why(req.is_background));
+            let fill = otel::fill::begin(req, why);
             // A hit fetches nothing, so its future has no room for that.
             let fetch = Box::pin(exchange::fetch(self.req.borrow_mut(), &self.target, &ask));
-            match fetch.await {
+            let fetched = fetch.await;
+            otel::fill::leave(self.req.borrow_mut());
+            match fetched {
                 Ok(fetched) => {
+                    fill.iter()
+                        .for_each(|fill| fill.answered(fetched.head.status));
                     let (req, protocol) = (self.req.borrow_mut(), self.target.protocol);
                     // nginx: an error is intercepted before it is asked how it is to be read.
                     let is_unbuffered =
@@ -129,9 +137,11 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
                         fetched,
                         is_unbuffered,
                         pace: rate.map(buffer::Pace::new).map(Box::new),
+                        fill,
                     })
                 }
                 Err(failure) => {
+                    fill.into_iter().for_each(|fill| fill.failed(&failure));
                     // Nobody answers a client with it, so that nobody else says why.
                     if self.req.borrow().is_background {
                         request_error::failure(self.req.borrow(), &failure);
@@ -270,10 +280,10 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
 
     fn updater(&self) -> Self::Background {
         let task = self.req.borrow().client.begin_behind();
-        PassExchange {
-            behind: task.map(Rc::new),
-            ..self.background()
-        }
+        let mut updater = self.background();
+        otel::begin_update(&mut updater.req);
+        updater.behind = task.map(Rc::new);
+        updater
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
@@ -295,6 +305,8 @@ pub struct Origin {
     is_unbuffered: bool,
     /// Pace at which the answer is read into the cache.
     pace: Option<Box<buffer::Pace>>,
+    /// The span of the fill, where it is recorded.
+    fill: Option<Box<FillSpan>>,
 }
 
 impl origin::Fetched for Origin {
@@ -336,6 +348,9 @@ impl origin::Fetched for Origin {
 
     fn note_outcome(&self, outcome: &Outcome) {
         self.fetched.body.note_outcome(outcome);
+        if let Some(fill) = &self.fill {
+            fill.ended(outcome);
+        }
     }
 
     async fn next(&mut self) -> Option<Result<Bytes, FetchEnd>> {
@@ -358,7 +373,13 @@ impl Origin {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, FetchEnd>>> {
-        let Origin { fetched, pace, .. } = self;
+        let Origin {
+            fetched,
+            pace,
+            fill,
+            ..
+        } = self;
+        fill.iter_mut().for_each(|fill| fill.stores());
         let mut body = Pin::new(&mut fetched.body);
         let next = match pace {
             None => body.poll_next(cx),

@@ -34,6 +34,8 @@ use super::zones::{LocationCache, ZoneOf};
 use crate::downstream;
 use crate::failure::Failure;
 use crate::handler;
+use crate::otel;
+use crate::otel::steps::Steps;
 use crate::phase::{Begun, Flow};
 use crate::protocol::Protocol;
 use crate::provenance::{Provenance, Whence};
@@ -81,7 +83,9 @@ pub fn begin<'a>(
     if may_bypass.is_some() {
         let key = zone.primary(key(req, target)?);
         let mut rest = rest(req, key, zone);
-        let begun = step::begin(&mut rest.exchange, &rest.walk, &mut |_| {});
+        let mut steps = Steps::of(rest.exchange.request());
+        let note = &mut |step| steps.note(step);
+        let begun = step::begin(&mut rest.exchange, &rest.walk, note);
         return rest.begin(begun);
     }
     match look(req, (location, target), (cache, &zone))? {
@@ -129,6 +133,7 @@ fn look(
     (location, target): (&Location, &PassTarget),
     (cache, zone): (&LocationCache, &CacheZone),
 ) -> Result<Look, Failure> {
+    let lookup = otel::child(req, "cache lookup");
     with_scratch(|text| {
         write_key(req, (location, target), text)?;
         let (key, rules) = (zone.keys().of(text), by_rfc::rules(req, target));
@@ -144,7 +149,12 @@ fn look(
             rules: &rules,
         };
         Ok(match step::look(&question, &fields, req.now_s()) {
-            Looked::Fresh(found, why) => Look::Fresh(found, why),
+            Looked::Fresh(found, why) => {
+                lookup
+                    .iter()
+                    .for_each(|it| it.word("millpond.cache.found", "fresh"));
+                Look::Fresh(found, why)
+            }
             Looked::Other(looked_up) => {
                 let text = own_text(text);
                 Look::Other(PrimaryKey { text, key }, looked_up)
@@ -282,14 +292,17 @@ impl<'a> Rest<'a> {
 
     /// Walks to the end, from where the walk has come.
     async fn walk_on(&mut self) -> Result<Served<Origin>, Failed> {
+        let mut steps = Steps::of(self.exchange.request());
         let rest = match &mut self.begun {
             Some(rest) => rest,
             None => {
-                let begun = step::begin(&mut self.exchange, &self.walk, &mut |_| {})?;
+                let note = &mut |step| steps.note(step);
+                let begun = step::begin(&mut self.exchange, &self.walk, note)?;
                 self.begun.insert(begun.into())
             }
         };
-        let served = step::finish(&mut self.exchange, &self.walk, &mut |_| {}, rest).await;
+        let note = &mut |step| steps.note(step);
+        let served = step::finish(&mut self.exchange, &self.walk, note, rest).await;
         self.begun = None;
         served
     }

@@ -52,6 +52,23 @@ fn given(req: &mut Request) -> Option<Bytes> {
     name.filter(|name| !name.is_empty())
 }
 
+impl Request {
+    /// The site that the request belongs to, if that is known without computing; none with
+    /// `cache_site off`.
+    pub(crate) fn site_as_it_is(&self) -> Option<Bytes> {
+        let mut name = Vec::new();
+        match &self.location.settings.cache_site.site {
+            Some(OffOr::Off) => return None,
+            Some(OffOr::On(template)) if !self.eval_plain(template, &mut name) => return None,
+            Some(OffOr::On(_)) | None => {}
+        }
+        if name.is_empty() {
+            name.extend_from_slice(&self.server.name);
+        }
+        Some(clean(&name))
+    }
+}
+
 /// The name that a request is counted under; none with `cache_site off`.
 pub fn counted(req: &mut Request) -> Option<Bytes> {
     if let Some(OffOr::Off) = &req.location.settings.cache_site.site {

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_cache::head::classify;
+use millpond_cache::lag::LagPolicy;
 use millpond_cache::step::Policies;
 use millpond_cache::zone::{CacheZone, ZonePath, share_memory};
 use millpond_conf::value::{Args, FromArgs};
@@ -179,6 +180,7 @@ impl LocationCache {
                 admission: settings.admission.clone(),
                 ignore: settings.ignore.clone(),
                 targeted: settings.targeted.clone(),
+                lag: LagPolicy::default(),
             }),
         })
     }

@@ -23,6 +23,7 @@ pub mod http2;
 pub mod listener;
 pub(crate) mod policy;
 pub mod proxy_protocol;
+pub(crate) mod respond;
 pub mod send;
 pub mod serve;
 pub(crate) mod stream;

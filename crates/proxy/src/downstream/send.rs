@@ -15,7 +15,7 @@ use millpond_system::clock::{self, Instant};
 
 use super::client::Client;
 use crate::failure::ClientGone;
-use crate::respond::Tokens;
+use crate::response::tokens::Tokens;
 use millpond_wire::header::Fields;
 
 /// Settings of the sending of answers.

@@ -12,6 +12,7 @@ use super::body::RequestBody;
 use super::client::Client;
 use super::encryption;
 use super::http1;
+use super::respond::{self, Begun};
 use super::send::SendError;
 use super::stream;
 use super::websocket;
@@ -22,7 +23,6 @@ use crate::handler::post_action;
 use crate::log::request_error;
 use crate::phase;
 use crate::request::{self, Place, Request};
-use crate::respond::{self, Begun};
 use crate::response::Response;
 use crate::route::listen::Listen;
 use crate::route::target;
@@ -133,6 +133,7 @@ impl Drop for Running {
         };
         if let Some(req) = place.as_mut() {
             req.sent.status = CLIENT_LEFT;
+            crate::otel::server::end(req);
             crate::log::access::write(req);
         }
         request::give_back(place);
@@ -257,6 +258,7 @@ fn begin<'a>(
 
 /// Logs and counts a request whose answer was sent, or could not be.
 fn conclude(req: &mut Request, sent: &Result<(), SendError>, visit: Option<Visit>) {
+    crate::otel::server::end(req);
     crate::log::access::write(req);
     status_zone::ended(req, visit);
     if let Err(error) = sent

@@ -17,8 +17,9 @@ use millpond_wire::header::Fields;
 use super::fragment::Fragment;
 use super::type_set::TypeSet;
 use crate::request::Request;
+use crate::request::page::Kind;
 use crate::response::Response;
-use crate::subrequest::{Kind, Target};
+use crate::subrequest::Target;
 
 /// Settings of the texts that are added to answers.
 #[derive(Clone, Debug, millpond_conf::Family)]

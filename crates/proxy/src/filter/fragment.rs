@@ -27,8 +27,9 @@ use crate::cache::provenance;
 use crate::log::request_error;
 use crate::provenance::Provenance;
 use crate::request::Request;
+use crate::request::page::{Kind, Page, Running};
 use crate::response::{Response, Source};
-use crate::subrequest::{self, Answering, Kind, Page, Running};
+use crate::subrequest::{self, Answering};
 
 /// Bytes that are read of a fragment before it is its turn (arbitrary: most fragments fit whole).
 const AHEAD_BYTES: u64 = 32 * 1024;

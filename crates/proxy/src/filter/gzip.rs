@@ -14,7 +14,6 @@
 //!
 //! Sources: RFC 1952; nginx ngx_http_gzip_filter, ngx_http_gzip_ok.
 
-use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -34,6 +33,7 @@ use tokio::task::coop::poll_proceed;
 
 use super::type_set::TypeSet;
 use crate::request::Request;
+use crate::request::state::CompressedLens;
 use crate::response::Response;
 use crate::route::regex::{Case, Regex};
 use crate::var::Variable;
@@ -261,30 +261,21 @@ pub const VARIABLES: &[Variable] = &[Variable {
     name: "gzip_ratio",
     doc: "How many times longer the answer was before its compression, with two decimals.",
     write: |req, out| match &req.gzip_lens {
-        Some(lens) => lens.write_ratio(out),
+        Some(lens) => write_ratio(lens, out),
         None => false,
     },
 }];
 
-/// Lengths of a compressed answer, counted while it is sent.
-#[derive(Debug, Default)]
-pub struct Lens {
-    before: Cell<u64>,
-    after: Cell<u64>,
-}
-
-impl Lens {
-    fn write_ratio(&self, out: &mut Vec<u8>) -> bool {
-        let (before, after) = (u128::from(self.before.get()), u128::from(self.after.get()));
-        // nginx rounds at the third decimal; nothing to divide by means no value.
-        let Some(thousandths) = (before * 1000).checked_div(after) else {
-            return false;
-        };
-        let hundredths = (thousandths + 5) / 10;
-        let text = format!("{}.{:02}", hundredths / 100, hundredths % 100);
-        out.extend_from_slice(text.as_bytes());
-        true
-    }
+fn write_ratio(lens: &CompressedLens, out: &mut Vec<u8>) -> bool {
+    let (before, after) = (u128::from(lens.before.get()), u128::from(lens.after.get()));
+    // nginx rounds at the third decimal; nothing to divide by means no value.
+    let Some(thousandths) = (before * 1000).checked_div(after) else {
+        return false;
+    };
+    let hundredths = (thousandths + 5) / 10;
+    let text = format!("{}.{:02}", hundredths / 100, hundredths % 100);
+    out.extend_from_slice(text.as_bytes());
+    true
 }
 
 /// Plan by which an answer is compressed.
@@ -292,7 +283,7 @@ impl Lens {
 pub struct Plan {
     level: u32,
     window_bits: u8,
-    lens: Rc<Lens>,
+    lens: Rc<CompressedLens>,
 }
 
 /// Decides whether the answer is compressed, and changes its head.
@@ -435,7 +426,7 @@ struct GzipBody {
     compressor: Compress,
     output: Vec<u8>,
     state: State,
-    lens: Rc<Lens>,
+    lens: Rc<CompressedLens>,
 }
 
 impl BodyStream for GzipBody {
@@ -543,6 +534,7 @@ fn is_finish(flush: FlushCompress) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::collections::VecDeque;
     use std::io::Read;
     use std::task::Waker;
@@ -675,15 +667,15 @@ mod tests {
             (2999, 1500, "2.00"),
             (1, 100, "0.01"),
         ] {
-            let lens = Lens {
+            let lens = CompressedLens {
                 before: Cell::new(before),
                 after: Cell::new(after),
             };
             let mut text = Vec::new();
-            assert!(lens.write_ratio(&mut text));
+            assert!(write_ratio(&lens, &mut text));
             assert_eq!(String::from_utf8_lossy(&text), expected);
         }
-        assert!(!Lens::default().write_ratio(&mut Vec::new()));
+        assert!(!write_ratio(&CompressedLens::default(), &mut Vec::new()));
     }
 
     #[test]

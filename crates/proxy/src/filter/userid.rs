@@ -215,7 +215,7 @@ pub const COMPOSED: &[ComposedVariable] = &[
             if policy.mode == UserIdMode::Off {
                 return false;
             }
-            let brought = state(req, policy).brought.as_ref();
+            let brought = state(req, policy).brought;
             write_id(policy, brought.map(|it| it.id), out)
         },
     },
@@ -228,7 +228,7 @@ pub const COMPOSED: &[ComposedVariable] = &[
             let id = match decide(req, policy) {
                 Given::Nothing => None,
                 Given::New(id) => Some(id),
-                Given::Marked => state(req, policy).brought.as_ref().map(|it| it.id),
+                Given::Marked => state(req, policy).brought.map(|it| it.id),
             };
             write_id(policy, id, out)
         },
@@ -277,7 +277,7 @@ fn cookie_text(req: &mut Request, policy: &UserIdPolicy) -> Option<Vec<u8>> {
         Given::Nothing => return None,
         Given::New(id) => base64::encode(&id).into_bytes(),
         Given::Marked => {
-            let brought = state(req, policy).brought.as_ref()?;
+            let brought = state(req, policy).brought?;
             [&brought.text[..], b"=="].concat()
         }
     };
@@ -316,15 +316,16 @@ impl UserIdPolicy {
 }
 
 /// Known state of the client's id; the cookie is looked for with the first use.
-fn state<'a>(req: &'a mut Request, policy: &UserIdPolicy) -> &'a mut UserId {
-    let known = req.user_id.take().unwrap_or_else(|| {
-        let brought = read(req, policy);
-        Box::new(UserId {
-            brought,
-            given: None,
-        })
-    });
-    req.user_id.insert(known)
+fn state(req: &mut Request, policy: &UserIdPolicy) -> UserId {
+    if let Some(known) = req.notes.get::<UserId>() {
+        return known.clone();
+    }
+    let found = UserId {
+        brought: read(req, policy),
+        given: None,
+    };
+    req.notes.put(found.clone());
+    found
 }
 
 /// The id in the client's cookie.
@@ -366,11 +367,12 @@ fn decide(req: &mut Request, policy: &UserIdPolicy) -> Given {
     if matches!(policy.mode, UserIdMode::Off | UserIdMode::Log) {
         return Given::Nothing;
     }
-    if let Some(given) = state(req, policy).given {
+    let known = state(req, policy);
+    if let Some(given) = known.given {
         return given;
     }
-    let given = match state(req, policy).brought.clone() {
-        Some(brought) if !is_reset(req, policy, &brought) => {
+    let given = match &known.brought {
+        Some(brought) if !is_reset(req, policy, brought) => {
             if brought.is_marked {
                 Given::Nothing
             } else {
@@ -379,7 +381,10 @@ fn decide(req: &mut Request, policy: &UserIdPolicy) -> Given {
         }
         _ => Given::New(make(req, policy)),
     };
-    state(req, policy).given = Some(given);
+    req.notes.put(UserId {
+        given: Some(given),
+        ..known
+    });
     given
 }
 

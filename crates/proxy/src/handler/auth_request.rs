@@ -18,10 +18,11 @@ use super::auth_basic::Checked;
 use crate::failure::Failure;
 use crate::log::request_error;
 use crate::request::Request;
+use crate::request::page::Kind;
 use crate::response::Response;
 use crate::rewrite::set::{self, Variable};
 use crate::settings::level::Closing;
-use crate::subrequest::{self, Kind, Target};
+use crate::subrequest::{self, Target};
 
 /// The address that is asked if requests are let in.
 #[derive(Clone, Debug, millpond_conf::Family)]

@@ -235,11 +235,12 @@ pub fn run(req: &mut Request) -> Result<Flow, Failure> {
         }
         req.limits.conn_status = Some("PASSED");
         match zone.hold(key, limit.count) {
-            Ok(held) => req.limits.held.push(held),
+            Ok(held) => req.limits.held.push(Box::new(held)),
             Err(refusal) => return refuse(req, policy, zone, refusal),
         }
     }
-    let held = req.limits.held.iter();
+    let guards = req.limits.held.iter();
+    let held = guards.filter_map(|guard| guard.downcast_ref::<Held>());
     held.for_each(|held| held.zone.tally.add(Outcome::Passed));
     Ok(Flow::Next)
 }

@@ -26,8 +26,9 @@ use crate::failure::Failure;
 use crate::log::request_error;
 use crate::phase::Flow;
 use crate::request::Request;
+use crate::request::page::Kind;
 use crate::settings::location::LocationSettings;
-use crate::subrequest::{self, Kind, Target};
+use crate::subrequest::{self, Target};
 
 /// Copies that one worker runs at a time (arbitrary: what a mirror that answers at all keeps up
 /// with).

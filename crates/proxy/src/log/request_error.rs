@@ -2,14 +2,17 @@
 //!
 //! The logs of a request are those of its location, then those of the main level, then those of
 //! the process. The end of its lines names the client, the server, the request line, the peer that
-//! was asked last, and the fields Host and Referer, in nginx's order and words.
+//! was asked last, and the fields Host and Referer, in nginx's order and words. The journal gets
+//! each of them as a field of its own, with the request's id and site.
 //!
 //! The logs themselves, their levels and how a line is written are in `error.rs`.
 
 use std::fmt;
 use std::sync::Arc;
 
-use millpond_system::log::error::{self, ErrorLog, Level, write_line};
+use millpond_system::log::error::{self, ErrorLog, Event, Level, write_event};
+use millpond_system::log::journal::{Facts, Fields, Kept};
+use millpond_wire::header::Known;
 
 use crate::downstream::connection::Connection;
 use crate::downstream::send::SendError;
@@ -21,7 +24,13 @@ use crate::settings::{Conf, Location};
 pub(crate) fn write(req: &Request, level: Level, message: fmt::Arguments<'_>) {
     let number = Some(req.client.connection.number);
     with_logs(&req.location, &req.conf, level, |logs| {
-        write_line(logs, level, number, format_args!("{message}{}", Asker(req)));
+        let event = Event {
+            level,
+            connection: number,
+            message: format_args!("{message}{}", Asker(req)),
+            facts: &Asker(req),
+        };
+        write_event(logs, &event);
     });
 }
 
@@ -31,6 +40,7 @@ pub struct RememberedRequest {
     conf: Arc<Conf>,
     number: u64,
     asker: String,
+    facts: Kept,
 }
 
 /// Remembers a request as it is now.
@@ -40,6 +50,11 @@ pub(crate) fn remember(req: &Request) -> RememberedRequest {
         conf: Arc::clone(&req.conf),
         number: req.client.connection.number,
         asker: Asker(req).to_string(),
+        facts: if error::keep_facts(by_conf(&req.location, &req.conf)) {
+            Kept::of(&Asker(req))
+        } else {
+            Kept::default()
+        },
     }
 }
 
@@ -47,18 +62,30 @@ impl RememberedRequest {
     /// Logs an event of the request.
     pub fn write(&self, level: Level, message: fmt::Arguments<'_>) {
         with_logs(&self.location, &self.conf, level, |logs| {
-            let message = format_args!("{message}{}", self.asker);
-            write_line(logs, level, Some(self.number), message);
+            let event = Event {
+                level,
+                connection: Some(self.number),
+                message: format_args!("{message}{}", self.asker),
+                facts: &self.facts,
+            };
+            write_event(logs, &event);
         });
     }
 }
 
 /// The logs of a location, unless none of them wants the level.
 fn with_logs(location: &Location, conf: &Conf, level: Level, write: impl FnOnce(&[ErrorLog])) {
+    error::with_logs(by_conf(location, conf), level, write);
+}
+
+/// The logs that the configuration names for a location.
+fn by_conf<'a>(location: &'a Location, conf: &'a Conf) -> &'a [ErrorLog] {
     let own = &location.settings.error_log.logs;
-    let main = &conf.main.log.logs;
-    let by_conf = if own.is_empty() { main } else { own };
-    error::with_logs(by_conf, level, write);
+    if own.is_empty() {
+        &conf.main.log.logs
+    } else {
+        own
+    }
 }
 
 /// Logs an event of a connection between two requests.
@@ -70,8 +97,24 @@ pub(crate) fn connection(of: &Connection, level: Level, message: fmt::Arguments<
         of.local
     );
     error::with_logs(main, level, |logs| {
-        write_line(logs, level, Some(of.number), asker);
+        let event = Event {
+            level,
+            connection: Some(of.number),
+            message: asker,
+            facts: &Between(of),
+        };
+        write_event(logs, &event);
     });
+}
+
+/// Facts of a connection between two requests.
+struct Between<'a>(&'a Connection);
+
+impl Facts for Between<'_> {
+    fn put(&self, event: &mut Fields<'_>) {
+        event.show("MILLPOND_CONNECTION", self.0.number);
+        event.put("MILLPOND_CLIENT", self.0.peer.host_text().as_bytes());
+    }
 }
 
 /// Logs a failure of a request at its level.
@@ -118,12 +161,41 @@ impl fmt::Display for Asker<'_> {
         {
             write!(f, ", upstream: \"{attempt}\"")?;
         }
-        if let Some(host) = req.field(millpond_wire::header::Known::Host) {
+        if let Some(host) = req.field(Known::Host) {
             write!(f, ", host: \"{}\"", text(host))?;
         }
-        if let Some(referrer) = req.field(millpond_wire::header::Known::Referer) {
+        if let Some(referrer) = req.field(Known::Referer) {
             write!(f, ", referrer: \"{}\"", text(referrer))?;
         }
         Ok(())
+    }
+}
+
+impl Facts for Asker<'_> {
+    fn put(&self, event: &mut Fields<'_>) {
+        let req = self.0;
+        event.show("MILLPOND_CONNECTION", req.client.connection.number);
+        let client = req.client.remote.borrow();
+        event.put("MILLPOND_CLIENT", client.host_text().as_bytes());
+        event.put("MILLPOND_SERVER", &req.server.name);
+        event.put("MILLPOND_REQUEST", req.head.line());
+        event.put("MILLPOND_REQUEST_ID", req.id());
+        if let Some(site) = req.site_as_it_is() {
+            event.put("MILLPOND_SITE", &site);
+        }
+        if req.is_subrequest() {
+            event.put("MILLPOND_SUBREQUEST", &req.uri);
+        }
+        if let Ok(trace) = req.upstream.try_borrow()
+            && let Some(attempt) = trace.attempts.last()
+        {
+            event.show("MILLPOND_UPSTREAM", attempt);
+        }
+        for (name, field) in [
+            ("MILLPOND_HOST", Known::Host),
+            ("MILLPOND_REFERRER", Known::Referer),
+        ] {
+            event.put(name, req.field(field).unwrap_or_default());
+        }
     }
 }

@@ -4,9 +4,12 @@
 //! PathState     from the head, changed by rewrites and redirects
 //! ErrorState    from an error to its page
 //! LookupState   during one evaluation
+//! Notes         kept by filters, by type
 //! ```
 
+use std::any::Any;
 use std::cell::Cell;
+use std::rc::Rc;
 
 /// The number of times that a request may be redirected inside the server before it is a loop
 /// (nginx: 10).
@@ -88,4 +91,47 @@ pub struct LookupState {
     /// [`Request::heed_expressions`](super::Request::heed_expressions) says so. A cell: some that
     /// are matched have only a look at the request.
     pub expression_gave_up: Cell<bool>,
+}
+
+/// Lengths of a compressed answer, counted while it is sent.
+#[derive(Debug, Default)]
+pub struct CompressedLens {
+    /// Bytes that went in.
+    pub before: Cell<u64>,
+    /// Bytes that came out.
+    pub after: Cell<u64>,
+}
+
+/// Notes that were made of a request, at most one of each type; a copy of the request has those
+/// that were made before it.
+#[derive(Clone, Default)]
+pub struct Notes(Vec<Rc<dyn Any>>);
+
+impl Notes {
+    /// The note of a type.
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.0.iter().find_map(|note| note.downcast_ref())
+    }
+
+    /// Puts a note in place of the one of its type.
+    pub fn put<T: Any>(&mut self, note: T) {
+        self.0.retain(|other| !other.is::<T>());
+        self.0.push(Rc::new(note));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_have_the_notes_from_before_and_make_their_own() {
+        let mut notes = Notes::default();
+        notes.put(1_u8);
+        let mut copy = notes.clone();
+        copy.put(2_u8);
+        copy.put("other");
+        assert_eq!((notes.get(), notes.get::<&str>()), (Some(&1_u8), None));
+        assert_eq!((copy.get(), copy.get()), (Some(&2_u8), Some(&"other")));
+    }
 }

@@ -41,6 +41,8 @@ pub struct Declared {
     pub limit_conn: Vec<Arc<ConnectionZone>>,
     /// `acme_issuer`, `acme_certificate`.
     pub orders: crate::tls::acme::Orders,
+    /// `otel_exporter`.
+    pub otel: Option<Arc<millpond_otlp::Exporter>>,
     /// `charset_map`.
     pub charset_maps: crate::filter::charset::CharsetMaps,
 }

@@ -32,6 +32,7 @@ use crate::scope::block::Draft;
 use crate::scope::build::Builder;
 use crate::scope::slots::Slots;
 use crate::stats::status_zone::StatusZone;
+use crate::trace::policy::TracePolicy;
 use crate::upstream::pass::PassTarget;
 
 /// Raw settings of one block.
@@ -120,6 +121,16 @@ impl Closing<'_> {
         let levels = self.levels.iter();
         let raws: Vec<&F::Raw> = levels.filter_map(|level| level.own.get()).collect();
         F::resolve(&raws, &mut self.builder.cx)
+    }
+
+    /// The place of a directive of such a family: the innermost line.
+    pub fn span_of_own<F>(&self, name: &str) -> Option<Span>
+    where
+        F: Family,
+        F::Raw: Any,
+    {
+        let mut raws = self.levels.iter().rev().filter_map(|level| level.own.get());
+        raws.find_map(|raw: &F::Raw| F::span_of(raw, PROTOCOL, name))
     }
 
     /// The upstreams that the block passes requests to.
@@ -266,6 +277,7 @@ fn location(mut draft: Draft, kind: LocationKind, settings: LocationSettings) ->
         status_zone: draft.take::<StatusZone>(),
         try_files: draft.take::<TryFiles>(),
         limit_except: draft.take::<LimitExcept>(),
+        otel: draft.take::<Arc<TracePolicy>>(),
         is_internal: draft.is_internal,
         is_server: false,
         is_limit: false,

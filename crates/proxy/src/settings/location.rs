@@ -57,7 +57,7 @@ use crate::handler::secure_link::SecureLinkPolicy;
 use crate::handler::static_file::StaticPolicy;
 use crate::log::access::AccessLogPolicy;
 use crate::log::upstream::UpstreamLogPolicy;
-use crate::respond::TokensPolicy;
+use crate::response::tokens::TokensPolicy;
 use crate::rewrite::RewritePolicy;
 use crate::subrequest::SubrequestPolicy;
 

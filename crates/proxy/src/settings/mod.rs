@@ -138,6 +138,8 @@ pub struct Location {
     pub due: level::Due,
     /// The files that the location tries first.
     pub try_files: Option<crate::handler::try_files::TryFiles>,
+    /// The way in which its requests are traced; none where nothing is said of that.
+    pub otel: Option<Arc<crate::trace::policy::TracePolicy>>,
     /// Methods and the settings of all others.
     pub limit_except: Option<LimitExcept>,
     /// True for `internal` locations.

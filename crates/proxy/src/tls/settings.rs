@@ -256,8 +256,13 @@ pub struct SslPolicy {
     /// The zone in which answers of responders are kept, for all workers and over reloads.
     #[directive(name = "ssl_ocsp_cache", default = "off")]
     pub status_cache: Spanned<CacheName>,
-    /// The places in which sessions are kept, so that clients may resume them.
-    #[directive(name = "ssl_session_cache", default = "none")]
+    /// The places in which sessions are kept, so that clients may resume them. Of several lines in a
+    /// block the last one counts.
+    ///
+    /// # Differs from nginx
+    ///
+    /// nginx adds the places of several lines up.
+    #[directive(name = "ssl_session_cache", default = "none", last)]
     pub session_cache: Spanned<SessionCaches>,
     /// Sessions that clients keep, in tickets.
     #[directive(name = "ssl_session_tickets", default = "on")]

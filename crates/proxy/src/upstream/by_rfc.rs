@@ -128,6 +128,7 @@ pub fn add_via(head: &mut ResponseHead) {
     }
     via.extend_from_slice(match head.version {
         Version::Http2 => b"2.0 millpond",
+        Version::Http3 => b"3.0 millpond",
         Version::Http11 => b"1.1 millpond",
         _ => b"1.0 millpond",
     });

@@ -1,5 +1,5 @@
 //! Accounts of an exchange with a peer that is over, in whatever way: the exchange is counted for
-//! its site, its peer and its cache zone, timed, and logged.
+//! its site, its peer and its cache zone, timed, traced, and logged.
 //!
 //! The guard lives as long as the exchange: with the try until the head is there, then with the
 //! body. What it tells stands in the trace of the request.
@@ -16,6 +16,7 @@ use super::peer::Peer;
 use crate::cache::site;
 use crate::counters::Number;
 use crate::log::upstream::LoggedExchange;
+use crate::otel::exchange::ExchangeSpan;
 use crate::request::Request;
 use crate::stats::Label;
 use crate::stats::peer::PeerExchange;
@@ -34,11 +35,13 @@ pub struct Ended {
     peer: Option<Arc<Peer>>,
     worker: Rc<Worker>,
     logged: Option<LoggedExchange>,
+    span: Option<ExchangeSpan>,
 }
 
 impl Ended {
     /// The last attempt of the request's trace begins.
     pub fn begin(req: &mut Request, (group, peer): (&Group, &Arc<Peer>)) -> Self {
+        let span = ExchangeSpan::begin(req);
         Ended {
             site: site::counted(req),
             peer: group.is_counted.then(|| Arc::clone(peer)),
@@ -46,6 +49,7 @@ impl Ended {
             attempt: req.upstream.borrow().attempts.len().saturating_sub(1),
             worker: Rc::clone(req.worker()),
             logged: LoggedExchange::begin(req),
+            span,
         }
     }
 
@@ -98,10 +102,12 @@ fn cause(why: Why) -> &'static str {
 
 impl Drop for Ended {
     fn drop(&mut self) {
+        let span = self.span.take();
         // A trace that is being changed right now would be a fault of ours: then nothing is known.
         let bytes = self.trace.try_borrow().ok().and_then(|trace| {
             let attempt = trace.attempts.get(self.attempt)?;
             self.count(attempt, trace.zone);
+            span.into_iter().for_each(|span| span.end(attempt, &trace));
             Some((attempt.bytes_received, attempt.bytes_sent))
         });
         if let Some(name) = &self.site {

@@ -52,6 +52,7 @@ use crate::downstream::body::{self, Remains};
 use crate::downstream::websocket;
 use crate::failure::{CLIENT_LEFT, Failure, UpstreamFailure, UpstreamKind};
 use crate::log::request_error;
+use crate::otel;
 use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::settings::location::LocationSettings;
@@ -182,6 +183,7 @@ async fn fetch_with(
         };
         tries.spend();
         note_sticky(req, (group, &peer));
+        let own = traced(req, &prepared);
         let mut run = Try {
             req,
             settings: &location.settings,
@@ -189,7 +191,7 @@ async fn fetch_with(
             protocol: target.protocol,
             group,
             peer: &peer,
-            prepared: &prepared,
+            prepared: own.as_deref().unwrap_or(&prepared),
             ask,
             started,
             was_sent: false,
@@ -227,6 +229,15 @@ async fn fetch_with(
             request_error::failure(req, &Failure::Upstream(failure));
         }
     }
+}
+
+/// The request with the span of a try in its head; none where it is the same for all of them.
+fn traced(req: &mut Request, prepared: &Prepared) -> Option<Box<Prepared>> {
+    let head = otel::exchange::address(req, &prepared.head)?;
+    Some(Box::new(Prepared {
+        head,
+        ..prepared.clone()
+    }))
 }
 
 /// Looks up the name of a target that depends on the request.

@@ -336,6 +336,7 @@ fn write_via(req: &Request, head: &mut BytesMut) {
     }
     via.extend_from_slice(match req.head.version() {
         Version::Http2 => b"2.0 millpond",
+        Version::Http3 => b"3.0 millpond",
         Version::Http11 => b"1.1 millpond",
         _ => b"1.0 millpond",
     });

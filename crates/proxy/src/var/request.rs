@@ -161,7 +161,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "request_id",
         doc: "A random name of the request: 32 hexadecimal digits.",
-        write: |req, out| write_text(req.request_id.get_or_init(random_id), out),
+        write: |req, out| write_text(req.id(), out),
     },
     Variable {
         name: "request_length",
@@ -366,6 +366,13 @@ fn hostname() -> &'static [u8] {
         let names = rustix::system::uname();
         names.nodename().to_bytes().to_ascii_lowercase()
     })
+}
+
+impl Request {
+    /// `$request_id`, made on first use.
+    pub(crate) fn id(&self) -> &Bytes {
+        self.request_id.get_or_init(random_id)
+    }
 }
 
 /// 128 bits that nobody can guess.

@@ -7,7 +7,9 @@ use millpond_proxy::scope::block::Row;
 use millpond_proxy::scope::build::Builder;
 use millpond_proxy::settings::level::Hooks;
 use millpond_proxy::settings::location::LocationSettings;
-use millpond_proxy::{cache, filter, handler, log, map, phase, rewrite, stats, tls, upstream};
+use millpond_proxy::{
+    cache, collector, filter, handler, log, map, otel, phase, rewrite, stats, tls, upstream,
+};
 
 use crate::handler::{api, dashboard, health, metrics};
 
@@ -20,6 +22,7 @@ const ROWS: &[&[Row]] = &[
     stats::status_zone::ROWS,
     stats::site_info::ROWS,
     log::format::ROWS,
+    collector::ROWS,
     handler::access::ROWS,
     api::ROWS,
     dashboard::ROWS,
@@ -43,7 +46,7 @@ const ROWS: &[&[Row]] = &[
 
 /// Hooks of families, in the order in which they run.
 pub(crate) const HOOKS: Hooks = Hooks {
-    families: &[handler::mp4::FAMILY],
+    families: &[handler::mp4::FAMILY, otel::policy::FAMILY],
     check: &[upstream::redirect::check, upstream::cookie::check],
     close: &[
         upstream::pass_settings::close,
@@ -66,6 +69,7 @@ pub(crate) const HOOKS: Hooks = Hooks {
         cache::zones::close,
         filter::sub::close,
         filter::charset::close,
+        otel::policy::close,
         phase::close,
     ],
 };
@@ -75,6 +79,7 @@ pub(crate) const END_OF_HTTP: &[fn(&mut Builder, &LocationSettings)] = &[
     upstream::declare::settle,
     upstream::declare::check_zones,
     tls::acme::issuer::settle,
+    collector::settle,
 ];
 
 /// Checks of a configuration that was read to its end.

@@ -216,19 +216,14 @@ pub(crate) const MODULES: &[Module] = &[
         "",
     ),
     row(
-        "ngx_otel_module",
-        "otel_*",
-        "W3C's trace fields of requests are passed on",
-    ),
-    row(
         "nginx-opentracing",
         "opentracing opentracing_*",
-        "trace fields of requests are passed on",
+        "\"otel_trace\" records requests for OpenTelemetry",
     ),
     row(
         "opentelemetry-nginx",
         "opentelemetry opentelemetry_*",
-        "trace fields of requests are passed on",
+        "\"otel_trace\" does the same by the directives of nginx's own module",
     ),
     row(
         "NGINX Plus",

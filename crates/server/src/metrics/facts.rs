@@ -10,6 +10,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use millpond_acme::ordered::Counts;
 use millpond_cache::zone::{CacheZone, ZonePath};
+use millpond_otlp::Exporters;
+use millpond_otlp::tally::Counts as SpanCounts;
 use millpond_proxy::cache::site::UNNAMED;
 use millpond_proxy::settings::Conf;
 use millpond_proxy::stats::cache_zone::ZoneStatusCount;
@@ -45,6 +47,8 @@ pub struct Facts {
     pub(super) answer_times: [AnswerTimes; STATUSES.len()],
     pub(super) exchange_times: [ExchangeTimes; Why::ALL.len()],
     pub(super) lost: Lost,
+    /// Spans for a collector.
+    pub(super) spans: SpanCounts,
     pub(super) zones: Vec<ZoneFacts>,
     /// Holdings of sites in zones, and the records that left.
     pub(super) held: Vec<SiteFacts>,
@@ -135,6 +139,7 @@ impl Facts {
             answer_times: shared.times.answers(),
             exchange_times: shared.times.exchanges(),
             lost: log::loss::lost(),
+            spans: shared.guests.of::<Exporters>().counts(),
             zones: read_zones(conf, shared),
             held: read_held(conf, &sites),
             sites,

@@ -503,6 +503,15 @@ pub(super) const METRICS: &[Metric] = &[
         |facts, out| peers(facts, |names, peer| {
             out.add_summary(&names, times(&peer.count.response_time));
         }))),
+    metric("millpond_otel_spans_sent_total", Counter, &[], (
+        "Spans that a collector has taken.",
+        |facts, out| out.add(&[], facts.spans.sent))),
+    metric("millpond_otel_spans_failed_total", Counter, &[], (
+        "Spans that a collector has not taken, or could not be sent.",
+        |facts, out| out.add(&[], facts.spans.failed))),
+    metric("millpond_otel_spans_dropped_total", Counter, &[], (
+        "Spans for which there was no room in the queue of `otel_exporter`, or no time at the end.",
+        |facts, out| out.add(&[], facts.spans.dropped))),
 ];
 
 /// A cache status as a label.

@@ -231,6 +231,11 @@ impl Zone {
         u32::try_from(self.clock.now() / 1000).unwrap_or(u32::MAX)
     }
 
+    /// Milliseconds by a clock that nobody sets, and which goes on while the machine sleeps.
+    pub fn since_boot_ms(&self) -> u64 {
+        self.clock.since_boot()
+    }
+
     /// Keeps with an entry what was made of its head, as long as the entry is in memory; `bytes` is
     /// what that takes. Without effect for an entry that is not, was not found there since it came,
     /// or has one already.

@@ -30,6 +30,7 @@ use millpond_conf::value::Words as _;
 use millpond_conf::{ArgError, Args, FromArgs};
 
 use super::file::{LogFile, OpenError};
+use super::journal::{self, Facts, Journal};
 use super::stamp;
 use super::syslog::Syslog;
 use crate::clock;
@@ -82,6 +83,8 @@ pub enum Target {
     File(Arc<LogFile>),
     /// A syslog server.
     Syslog(Syslog),
+    /// The journal of systemd.
+    Journal(Journal),
 }
 
 impl ErrorLog {
@@ -91,11 +94,21 @@ impl ErrorLog {
         ErrorLog { target, level }
     }
 
-    /// The file; none for a syslog server.
+    /// The file; none for a syslog server or the journal.
     pub fn file(&self) -> Option<&LogFile> {
         match &self.target {
             Target::File(file) => Some(file),
-            Target::Syslog(_) => None,
+            Target::Syslog(_) | Target::Journal(_) => None,
+        }
+    }
+
+    /// The journal that takes its events: the one that it names, or the one behind the standard
+    /// error stream.
+    fn journal(&self) -> Option<&Journal> {
+        match &self.target {
+            Target::Journal(journal) => Some(journal),
+            Target::File(file) if file.is_stderr() => journal::behind_stderr(),
+            Target::File(_) | Target::Syslog(_) => None,
         }
     }
 
@@ -104,16 +117,27 @@ impl ErrorLog {
         self.file().map_or(Ok(()), LogFile::open)
     }
 
+    /// True if its lines are seen by whoever reads the standard error stream.
+    fn is_stderr(&self) -> bool {
+        match &self.target {
+            Target::File(file) => file.is_stderr(),
+            Target::Journal(_) => journal::behind_stderr().is_some(),
+            Target::Syslog(_) => false,
+        }
+    }
+
     fn write(&self, level: Level, line: &[u8]) {
         match &self.target {
             Target::File(file) => file.write(line, 1),
             Target::Syslog(syslog) => syslog.send_as(level, line),
+            Target::Journal(_) => {}
         }
     }
 }
 
 impl FromArgs for ErrorLog {
-    const SYNTAX: &'static str = "file | stderr | syslog:server=address[,parameter=value] [level]";
+    const SYNTAX: &'static str = "file | stderr | syslog:server=address[,parameter=value] | \
+                                  journald:[parameter=value,...] [level]";
 
     fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
         let (target, level) = match args.words {
@@ -133,6 +157,10 @@ impl FromArgs for ErrorLog {
             let target = Target::Syslog(Syslog::parse(parameters)?);
             return Ok(ErrorLog { target, level });
         }
+        if let Some(parameters) = target.text.strip_prefix("journald:") {
+            let target = Target::Journal(Journal::parse(parameters)?);
+            return Ok(ErrorLog { target, level });
+        }
         let file = match target.text.as_str() {
             "stderr" => LogFile::stderr(),
             _ => LogFile::at(&args.word::<PathBuf>(0)?),
@@ -148,7 +176,17 @@ pub struct ErrorLogPolicy {
     /// A file or syslog server for errors, and the least severe level that it gets (`error` unless
     /// it is named). Several may stand in a block; they replace those of the blocks around it.
     ///
+    /// `journald:` is the journal of systemd, which gets events with their facts as fields:
+    /// PRIORITY, SYSLOG_IDENTIFIER (`tag=`, `millpond` without it), and of requests
+    /// MILLPOND_CONNECTION, MILLPOND_CLIENT, MILLPOND_SERVER, MILLPOND_REQUEST, MILLPOND_REQUEST_ID
+    /// (`$request_id`), MILLPOND_SITE (`$cache_site`, where that is known without computing),
+    /// MILLPOND_SUBREQUEST, MILLPOND_UPSTREAM, MILLPOND_HOST and MILLPOND_REFERRER. So does
+    /// `stderr` of a process whose error stream systemd has connected with the journal. `socket=`
+    /// names another socket than the journal's own.
+    ///
     /// # Differs from nginx
+    ///
+    /// nginx knows no journal: a file of the name `journald:` is `./journald:` here.
     ///
     /// Logs to `memory:` are refused. There is no log of single steps: one of the level `debug` has
     /// what one of the level `info` has, with or without `debug_connection`. A file that does not
@@ -163,7 +201,8 @@ pub struct ErrorLogPolicy {
 #[family(main)]
 pub struct ProcessLogPolicy {
     /// A file for errors of the process and of all requests that have no log of their own; without
-    /// any it is the file of the `-e` option.
+    /// any it is the file of the `-e` option. What `http` says of syslog servers and of the journal
+    /// holds here, too.
     ///
     /// # Differs from nginx
     ///
@@ -214,8 +253,7 @@ pub fn panics() -> u64 {
 pub fn process(level: Level, message: fmt::Arguments<'_>) {
     let logs = PROCESS.load();
     write_line(&logs, level, None, message);
-    let is_stderr = |log: &ErrorLog| log.file().is_some_and(LogFile::is_stderr);
-    let has_stderr = logs.iter().any(|log| is_stderr(log) && log.level >= level);
+    let has_stderr = logs.iter().any(|log| log.is_stderr() && log.level >= level);
     if level <= Level::Warn && TELLS_STDERR.load(Ordering::Relaxed) && !has_stderr {
         let line = format!("millpond: [{}] {message}\n", level.word());
         LogFile::stderr().write(line.as_bytes(), 1);
@@ -268,6 +306,27 @@ pub fn with_logs(by_conf: &[ErrorLog], level: Level, write: impl FnOnce(&[ErrorL
     }
 }
 
+/// Something that happened, as logs tell of it.
+pub struct Event<'a> {
+    /// Severity.
+    pub level: Level,
+    /// Number of the connection that it is about.
+    pub connection: Option<u64>,
+    /// The message, with all facts.
+    pub message: fmt::Arguments<'a>,
+    /// The facts once more, one by one, for logs that keep them so.
+    pub facts: &'a dyn Facts,
+}
+
+/// True if one of some logs, or the process's without any, keeps facts one by one.
+pub fn keep_facts(by_conf: &[ErrorLog]) -> bool {
+    let keeps = |logs: &[ErrorLog]| logs.iter().any(|log| log.journal().is_some());
+    match by_conf {
+        [] => keeps(&PROCESS.load()),
+        _ => keeps(by_conf),
+    }
+}
+
 /// A line in those of some logs that want its level; `number`: that of the connection it is about.
 pub fn write_line(
     logs: &[ErrorLog],
@@ -275,7 +334,19 @@ pub fn write_line(
     number: Option<u64>,
     message: fmt::Arguments<'_>,
 ) {
-    if logs.iter().all(|log| log.level < level) {
+    let event = Event {
+        level,
+        connection: number,
+        message,
+        facts: &(),
+    };
+    write_event(logs, &event);
+}
+
+/// An event in those of some logs that want its level.
+pub fn write_event(logs: &[ErrorLog], event: &Event<'_>) {
+    let wanted = || logs.iter().filter(|log| log.level >= event.level);
+    if wanted().next().is_none() {
         return;
     }
     // Taken, not borrowed: what is lost here is told by a line of its own.
@@ -284,16 +355,24 @@ pub fn write_line(
     stamp::append(&mut line, stamp::Form::ErrorLog, clock::now_ms());
     let mut text = Bounded(&mut line);
     // A line that is full is cut, which is no failure.
-    let _ = write!(text, " [{}] ", level.word());
+    let _ = write!(text, " [{}] ", event.level.word());
     PROCESS_AND_THREAD.with(|ids| text.write_str(ids)).ok();
-    if let Some(number) = number {
+    // The journal keeps time, level and process by itself.
+    let own = text.0.len();
+    if let Some(number) = event.connection {
         let _ = write!(text, "*{number} ");
     }
-    let _ = text.write_fmt(message);
+    let _ = text.write_fmt(event.message);
     line.push(b'\n');
-    for log in logs.iter().filter(|log| log.level >= level) {
+    for log in wanted() {
         // INVARIANT 3.
-        log.write(level, &line);
+        match log.journal() {
+            None => log.write(event.level, &line),
+            Some(journal) => {
+                let message = line.get(own..).unwrap_or_default().trim_ascii_end();
+                journal.send(event.level, message, event.facts);
+            }
+        }
     }
     LINE.set(line);
 }
@@ -360,7 +439,16 @@ mod tests {
         assert!(read("stderr").unwrap().file().unwrap().is_stderr());
         let syslog = read("syslog:server=127.0.0.1:514,tag=a info").unwrap();
         assert!(syslog.file().is_none() && syslog.level == Level::Info);
-        for text in ["", "a b", "a error x", "syslog:tag=a", "memory:1m"] {
+        let journal = read("journald: warn").unwrap();
+        assert!(journal.journal().is_some() && journal.level == Level::Warn);
+        for text in [
+            "",
+            "a b",
+            "a error x",
+            "syslog:tag=a",
+            "memory:1m",
+            "journald:x",
+        ] {
             assert!(read(text).is_err(), "{text}");
         }
     }

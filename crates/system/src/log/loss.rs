@@ -21,7 +21,7 @@ pub enum Why {
     File,
     /// The queue before a slow file is full.
     Queue,
-    /// The syslog server is away, or does not keep up.
+    /// The syslog server, or the journal, is away or does not keep up.
     Syslog,
 }
 
@@ -35,7 +35,7 @@ pub struct Lost {
     pub file: u64,
     /// Before slow files.
     pub queue: u64,
-    /// On the way to syslog servers.
+    /// On the way to syslog servers and the journal.
     pub syslog: u64,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! error.rs ─┬─► file.rs ─► queue.rs        (one open file for a path)
-//!           └─► syslog.rs
+//!           └─► syslog.rs, journal.rs
 //! buffer.rs, turn.rs, named.rs ─► file.rs  (lines that are collected, or whose files have names)
 //! stamp.rs: the times that all write; loss.rs: what was lost
 //! ```
@@ -12,6 +12,7 @@
 pub mod buffer;
 pub mod error;
 pub mod file;
+pub mod journal;
 pub mod loss;
 pub mod named;
 pub(crate) mod queue;

@@ -112,6 +112,21 @@ fn certificate_is_chosen_by_what_the_client_can_verify() {
     }
 }
 
+/// OpenSSL: suites of TLS 1.3 say nothing of keys, so the order of the client's schemes does.
+#[test]
+fn certificate_is_the_one_that_the_client_likes_best_unless_the_server_prefers_its_own() {
+    let (rsa, ecdsa) = (identity(Kind::Rsa, "a"), identity(Kind::Ecdsa, "a"));
+    // The client's schemes have those of ECDSA first.
+    let client = client(&client_settings());
+    for (preference, chosen) in [(Preference::Client, &ecdsa), (Preference::Server, &rsa)] {
+        let mut settings = ServerSettings::new(vec![rsa.clone(), ecdsa.clone()]);
+        settings.preference = preference;
+        let pair = Pair::new(&server(&settings), &client, target("a"));
+        assert_eq!(pair.client.facts().protocol, Some("TLSv1.3"));
+        assert_eq!(pair.client.facts().peer_certificates, chosen.chain());
+    }
+}
+
 #[test]
 fn alpn_is_the_servers_preference() {
     let mut settings = ServerSettings::new(vec![identity(Kind::Ecdsa, "a")]);

@@ -453,6 +453,39 @@ impl RequestHead {
         }
     }
 
+    /// A copy of the head in which fields have other values: they stand behind all others, and one
+    /// without a value is not there. What the head took on the wire stays as it was.
+    #[must_use]
+    pub fn with(&self, fields: &[(Known, &[u8], &[u8])]) -> RequestHead {
+        let mut text = self.buf.to_vec();
+        let mut parts = self.parts.clone();
+        parts.wire_len = u32::try_from(self.head_len())
+            .ok()
+            .and_then(NonZeroU32::new);
+        let is_set = |name: &[u8]| {
+            let mut names = fields.iter().map(|(_, name, _)| name);
+            names.any(|set| set.eq_ignore_ascii_case(name))
+        };
+        parts.spans.retain(|span| !is_set(span.name(&self.buf)));
+        let valued = fields.iter().filter(|(_, _, value)| !value.is_empty());
+        for (known, name, value) in valued {
+            let start = text.len();
+            text.extend_from_slice(name);
+            let value_start = text.len();
+            text.extend_from_slice(value);
+            let places = (start, value_start, text.len());
+            parts.spans.extend(Span::between(places, *known));
+        }
+        parts.present = KnownSet::default();
+        for span in &parts.spans {
+            parts.present.insert(span.known);
+        }
+        RequestHead {
+            buf: Bytes::from(text),
+            parts,
+        }
+    }
+
     fn field(&self, span: &Span) -> FieldRef<'_> {
         FieldRef {
             known: span.known,

@@ -15,6 +15,8 @@ pub enum Version {
     Http11,
     /// HTTP/2.
     Http2,
+    /// HTTP/3.
+    Http3,
 }
 
 impl Version {
@@ -27,6 +29,7 @@ impl Version {
             Version::Http11 => "HTTP/1.1",
             // nginx: with a minor version, for all that there is none.
             Version::Http2 => "HTTP/2.0",
+            Version::Http3 => "HTTP/3.0",
         }
     }
 }

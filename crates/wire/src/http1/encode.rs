@@ -151,7 +151,7 @@ pub fn write_request_line(out: &mut BytesMut, method: &[u8], target: &[u8], vers
     // Nobody asks upstreams in HTTP/0.9.
     out.put_slice(match version {
         Version::Http09 | Version::Http10 => b" HTTP/1.0\r\n",
-        Version::Http11 | Version::Http2 => b" HTTP/1.1\r\n",
+        Version::Http11 | Version::Http2 | Version::Http3 => b" HTTP/1.1\r\n",
     });
 }
 

@@ -24,8 +24,6 @@ use crate::head::{Connect, Limits, Method, Refusal, Version, content_length};
 use crate::header::{Known, KnownSet};
 use crate::seek;
 
-/// The version as nginx logs it.
-const PROTOCOL: &[u8] = b" HTTP/2.0";
 /// The protocol that an extended CONNECT may be for.
 const WEBSOCKET: &[u8] = b"websocket";
 
@@ -90,8 +88,8 @@ pub(crate) struct RequestReader<'a> {
 
 impl<'a> RequestReader<'a> {
     /// A reader of one request.
-    pub(crate) fn new(rules: &'a Rules, head: OpenHead<'a>) -> Self {
-        head.parts.version = Version::Http2;
+    pub(crate) fn new(rules: &'a Rules, head: OpenHead<'a>, version: Version) -> Self {
+        head.parts.version = version;
         RequestReader {
             rules,
             head,
@@ -190,18 +188,15 @@ impl<'a> RequestReader<'a> {
         let method = self.head.push_again(method);
         self.head.push(b" ");
         let target = self.head.push_again(target);
-        let protocol = self.head.push(PROTOCOL);
+        self.head.push(b" ");
+        let protocol = self.head.push(self.head.parts.version.as_str().as_bytes());
         let line = self.head.extent(start);
         let (scheme, connect_protocol) = (self.pseudo.scheme, self.pseudo.protocol);
         let parts = &mut *self.head.parts;
         parts.line = line;
         parts.method_bytes = method;
         parts.target = target;
-        // Behind the space.
-        parts.protocol = Extent {
-            start: protocol.start + 1,
-            ..protocol
-        };
+        parts.protocol = protocol;
         parts.scheme = scheme.unwrap_or_default();
         parts.connect_protocol = connect_protocol.unwrap_or_default();
         if self.pseudo.path.is_some() {

@@ -22,10 +22,12 @@ use bytes::Bytes;
 use millpond_semantics::uri::{EscapeKind, escape, escape_html, safe_uri};
 
 use super::evaluate::fault;
+use super::memory::Memory;
 use super::parse::{Command, MAX_PARAMETERS};
 use crate::filter::fragment::{Fragment, KeptFragment, Stub};
 use crate::request::Request;
-use crate::subrequest::{Kind, Page, Target};
+use crate::request::page::{Kind, Page};
+use crate::subrequest::Target;
 
 /// Text in the place of a command that failed, unless the page chose another text.
 const ERROR_TEXT: &[u8] = b"[an error occurred while processing the directive]";
@@ -220,11 +222,8 @@ impl Interpreter {
                 self.condition = Condition::Outside;
             }
             b"block" => {
-                let begun = self
-                    .page
-                    .memory
-                    .borrow_mut()
-                    .begin_block(values.demanded(0));
+                let name = values.demanded(0);
+                let begun = self.page.with(|it: &mut Memory| it.begin_block(name));
                 begun.map_err(|full| self.fault(format_args!("{full}")))?;
                 self.is_shown = false;
                 self.is_in_block = true;
@@ -243,7 +242,7 @@ impl Interpreter {
 
     /// Adds to the block that the text is in.
     fn keep(&self, text: &[u8]) -> Result<(), Fault> {
-        let kept = self.page.memory.borrow_mut().extend_block(text);
+        let kept = self.page.with(|it: &mut Memory| it.extend_block(text));
         kept.map_err(|full| self.fault(format_args!("{full}")))
     }
 
@@ -297,13 +296,8 @@ impl Interpreter {
         if let Some(name) = set {
             let sub = self.req.subrequest(target, Kind::Kept).ok_or(Fault)?;
             // nginx: until it is set, the variable is empty; it stays so if the request fails.
-            if self
-                .page
-                .memory
-                .borrow()
-                .find(&name.to_ascii_lowercase())
-                .is_none()
-            {
+            let known = name.to_ascii_lowercase();
+            if self.page.with(|it: &mut Memory| it.find(&known)).is_none() {
                 self.set_variable(name, Bytes::new())?;
             }
             let kept = Box::new(KeptFragment::new(sub));
@@ -364,7 +358,7 @@ impl Interpreter {
     }
 
     fn stub(&self, name: &[u8]) -> Result<Stub, Fault> {
-        let block = self.page.memory.borrow().block(name);
+        let block = self.page.with(|it: &mut Memory| it.block(name));
         let text = block.ok_or_else(|| {
             let name = name.escape_ascii();
             self.fault(format_args!(

@@ -18,6 +18,7 @@ use millpond_conf::VarId;
 use millpond_system::log::error::Level;
 
 use super::command::{Fault, Interpreter};
+use super::memory::Memory;
 use crate::log::request_error;
 use crate::request::Request;
 use crate::route::regex::{Case, Regex};
@@ -36,7 +37,7 @@ impl Interpreter {
     /// The value of a variable, in any case; `None` when there is none.
     pub(super) fn variable(&mut self, name: &[u8]) -> Option<Bytes> {
         let name = name.to_ascii_lowercase();
-        if let Some(value) = self.page.memory.borrow().find(&name) {
+        if let Some(value) = self.page.with(|it: &mut Memory| it.find(&name)) {
             return Some(value);
         }
         let name = std::str::from_utf8(&name).ok()?;
@@ -47,7 +48,7 @@ impl Interpreter {
     /// Sets a variable of the page.
     pub(super) fn set_variable(&mut self, name: &[u8], value: Bytes) -> Result<(), Fault> {
         let name = name.to_ascii_lowercase();
-        let outcome = self.page.memory.borrow_mut().set(&name, value);
+        let outcome = self.page.with(|it: &mut Memory| it.set(&name, value));
         outcome.map_err(|full| fault(&self.req, format_args!("{full}")))
     }
 
@@ -185,7 +186,7 @@ impl Interpreter {
             None => Bytes::new(),
         };
         let captures = (0..groups.len()).map(group).collect();
-        self.page.memory.borrow_mut().set_captures(captures);
+        self.page.with(|it: &mut Memory| it.set_captures(captures));
         for (number, VarId(name)) in regex.named_groups() {
             if let Some(name) = names.get(*name as usize) {
                 self.set_variable(name.as_bytes(), group(*number as usize))?;

@@ -16,7 +16,7 @@ pub(super) struct Full;
 
 /// Variables, captures and blocks.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub(super) struct Memory {
     variables: Vec<(Vec<u8>, Bytes)>,
     /// Groups of the last expression that matched.
     captures: Vec<Bytes>,

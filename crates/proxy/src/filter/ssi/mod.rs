@@ -43,7 +43,6 @@ use millpond_wire::header::{Fields, Known};
 use parse::{Event, Parser};
 
 pub use date::VARIABLES;
-pub use memory::Memory;
 
 /// Parts that wait for their turn (arbitrary: several times what may run at once).
 const MOST_PARTS: usize = 64;

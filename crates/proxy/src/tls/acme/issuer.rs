@@ -278,31 +278,39 @@ impl Lines {
         if self.verifies == Some(false) {
             return Ok(OriginVerifier::unverified());
         }
-        let authorities = self.authorities(builder)?;
-        let anchors = Anchors {
-            authorities: &[&authorities],
-            revocations: &[],
-        };
-        let rules = Rules {
-            peer: Peer::Origin,
-            depth: DEPTH,
-            time: None,
-        };
-        let trust = Trust::new(anchors, rules).map_err(|why| why.to_string())?;
-        Ok(OriginVerifier::new(Arc::new(trust)))
+        verifier_of(
+            builder,
+            self.trusted.as_ref().map(|file| file.text.as_str()),
+        )
     }
+}
 
-    fn authorities(&self, builder: &mut Builder) -> Result<Arc<[u8]>, Refused> {
-        if let Some(file) = &self.trusted {
-            return read(builder, &file.text);
-        }
-        let found = BUNDLES.iter().find_map(|path| read(builder, path).ok());
-        found.ok_or_else(|| {
-            "no bundle of the system's authorities is found: name one by \
-             \"ssl_trusted_certificate\""
-                .to_owned()
-        })
+/// The judge of the certificates of servers that the process itself asks: by the authorities of a
+/// file, or else by those of the system.
+pub fn verifier_of(builder: &mut Builder, trusted: Option<&str>) -> Result<OriginVerifier, String> {
+    let authorities = authorities(builder, trusted)?;
+    let anchors = Anchors {
+        authorities: &[&authorities],
+        revocations: &[],
+    };
+    let rules = Rules {
+        peer: Peer::Origin,
+        depth: DEPTH,
+        time: None,
+    };
+    let trust = Trust::new(anchors, rules).map_err(|why| why.to_string())?;
+    Ok(OriginVerifier::new(Arc::new(trust)))
+}
+
+fn authorities(builder: &mut Builder, trusted: Option<&str>) -> Result<Arc<[u8]>, Refused> {
+    if let Some(file) = trusted {
+        return read(builder, file);
     }
+    let found = BUNDLES.iter().find_map(|path| read(builder, path).ok());
+    found.ok_or_else(|| {
+        "no bundle of the system's authorities is found: name one by \"ssl_trusted_certificate\""
+            .to_owned()
+    })
 }
 
 /// The lines that take a fixed number of arguments, all but those that were read.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{Config, Connection, Life, Role};
 use crate::head::builder::HeadBuilder;
-use crate::head::{Refused, content_length};
+use crate::head::{Refused, Version, content_length};
 use crate::header::Known;
 use crate::http2::code::{Code, Fault};
 use crate::http2::event::Event;
@@ -266,7 +266,7 @@ impl Connection {
     ) -> Result<(), Fault> {
         let bounds = self.bounds();
         let mut builder = HeadBuilder::new();
-        let mut reader = RequestReader::new(&self.config.rules, builder.open());
+        let mut reader = RequestReader::new(&self.config.rules, builder.open(), Version::Http2);
         let outcome = self.decoder.decode(block, bounds, &mut reader);
         outcome.map_err(Fault::Block)?;
         let outcome = reader.finish(ends);

@@ -5,10 +5,8 @@
 //! a secret ─► literal that nobody may index      any other ─► literal
 //! ```
 //!
-//! Fields that repeat from answer to answer (Server, Date, Content-Type …) go into the dynamic
-//! table at once, other ones when they come a second time; what is new in each answer (ETag,
-//! Location …) never does. Each entry names the one before it of the same name, so that a look-up
-//! tries a few entries and searches nothing.
+//! Which fields go into the table is said by [`policy`]. Each entry names the one before it of the
+//! same name, so that a look-up tries a few entries and searches nothing.
 //!
 //! 1. What goes out is one field of the same name and value, in small letters, without line ends.
 //! 2. The table is no larger than the peer allows, nor than its default size.
@@ -18,85 +16,10 @@ use bytes::{BufMut, BytesMut};
 use millpond_semantics::decimal::{Backwards, DIGITS};
 
 use super::name::{Class, is_good_value};
+use super::policy::{self, LISTS, PSEUDO_LIST, Policy, Seen, list_of};
 use super::table::{self, Facts, Name, Table};
 use super::{huffman, integer, static_table};
 use crate::header::{Fields, Known, KnownSet};
-
-/// Fields of answers and requests whose values repeat on a connection.
-const REPEATING: KnownSet = KnownSet::of(&[
-    Known::Server,
-    Known::Date,
-    Known::ContentType,
-    Known::CacheControl,
-    Known::Vary,
-    Known::AcceptRanges,
-    Known::ContentEncoding,
-    Known::ContentLanguage,
-    Known::StrictTransportSecurity,
-    Known::Via,
-    Known::Allow,
-    Known::XCacheStatus,
-    Known::Accept,
-    Known::AcceptEncoding,
-    Known::AcceptLanguage,
-    Known::UserAgent,
-    Known::XForwardedProto,
-    Known::XForwardedHost,
-]);
-
-/// Fields whose values are others in each message.
-const CHANGING: KnownSet = KnownSet::of(&[
-    Known::ContentLength,
-    Known::ContentRange,
-    Known::ETag,
-    Known::LastModified,
-    Known::Location,
-    Known::ContentLocation,
-    Known::Age,
-    Known::Expires,
-    Known::IfModifiedSince,
-    Known::IfNoneMatch,
-    Known::IfRange,
-    Known::Range,
-    Known::Traceparent,
-    // Secrets of users. (nginx: without an index, too.)
-    Known::SetCookie,
-    Known::Cookie,
-]);
-
-/// Fields whose values no proxy behind may index either.
-const SECRET: KnownSet = KnownSet::of(&[Known::Authorization, Known::ProxyAuthorization]);
-
-/// The treatment of a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Policy {
-    Repeating,
-    Changing,
-    Secret,
-    Unknown,
-}
-
-/// The treatment of each known name.
-static POLICIES: [Policy; 128] = policies();
-
-const fn policies() -> [Policy; 128] {
-    let mut policies = [Policy::Unknown; 128];
-    let mut at = 0;
-    while at < Known::ALL.len() {
-        let known = Known::ALL[at];
-        policies[known as usize] = if REPEATING.contains(known) {
-            Policy::Repeating
-        } else if CHANGING.contains(known) {
-            Policy::Changing
-        } else if SECRET.contains(known) {
-            Policy::Secret
-        } else {
-            Policy::Unknown
-        };
-        at += 1;
-    }
-    policies
-}
 
 /// Fields that are about an HTTP/1 connection (RFC 9113 §8.2.2).
 pub(crate) const OF_CONNECTIONS: KnownSet = KnownSet::of(&[
@@ -109,10 +32,6 @@ pub(crate) const OF_CONNECTIONS: KnownSet = KnownSet::of(&[
 
 /// Entries of a name that a look-up tries (arbitrary: kinds of content on a page are few).
 const TRIES: usize = 6;
-/// Names that have a list of entries each: the known ones, and as many for all others.
-const LISTS: usize = 256;
-/// Values of which it is remembered that they came once (arbitrary; two bytes each).
-const REMEMBERED: usize = 64;
 
 /// The field to be written next.
 #[derive(Clone, Copy)]
@@ -137,7 +56,7 @@ pub struct Encoder {
     table: Table,
     /// The number of the newest entry of each list; without memory before the first entry.
     newest: Vec<u32>,
-    seen: Vec<u16>,
+    seen: Seen,
     /// The smallest and the last size that the peer was not told of.
     new_sizes: Option<(usize, usize)>,
     name: Vec<u8>,
@@ -220,9 +139,9 @@ impl Encoder {
     /// Writes a pseudo field whose values repeat.
     fn write_pseudo(&mut self, out: &mut BytesMut, (class, place): (Class, usize), value: &[u8]) {
         let field = Field {
-            // Numbers that no known name has; the name of a row of the table.
-            list: LISTS / 2 - 1,
+            list: PSEUDO_LIST,
             place,
+            // That of a row of the table.
             name: static_table::get(place).map_or(b"", |row| row.1.as_bytes()),
             value,
         };
@@ -259,9 +178,7 @@ impl Encoder {
             return self.write(out, Known::Other, (name, value));
         }
         let mut lower = std::mem::take(&mut self.name);
-        lower.clear();
-        let is_good = |byte: &&u8| **byte > b' ' && **byte < 0x7f && **byte != b':';
-        lower.extend(name.iter().filter(is_good).map(u8::to_ascii_lowercase));
+        policy::lower(name, &mut lower);
         if !lower.is_empty() {
             let known = Known::of(&lower);
             if !OF_CONNECTIONS.contains(known) {
@@ -282,7 +199,7 @@ impl Encoder {
             name,
             value,
         };
-        match POLICIES[known as usize & 127] {
+        match Policy::of(known) {
             Policy::Repeating => self.write_repeating(out, field, Class::Field(known)),
             Policy::Changing => self.write_literal(out, field, 0),
             Policy::Secret => self.write_literal(out, field, 0x10),
@@ -294,13 +211,8 @@ impl Encoder {
     #[cold]
     fn write_mended(&mut self, out: &mut BytesMut, known: Known, (name, value): (&[u8], &[u8])) {
         let mut mended = std::mem::take(&mut self.value);
-        mended.clear();
-        mended.extend(value.trim_ascii().iter().map(|byte| match byte {
-            b'\0' | b'\r' | b'\n' => b' ',
-            byte => *byte,
-        }));
-        // What was a line end beside white space is white space now.
-        self.write(out, known, (name, mended.trim_ascii()));
+        policy::mend(value, &mut mended);
+        self.write(out, known, (name, &mended));
         self.value = mended;
     }
 
@@ -331,17 +243,10 @@ impl Encoder {
 
     /// Writes a field, and lets it have an index when it comes for the second time.
     fn write_on_second_sight(&mut self, out: &mut BytesMut, field: Field<'_>, known: Known) {
-        let mark = mark_of(field);
-        let place = usize::from(mark) % REMEMBERED;
-        if self.seen.is_empty() {
-            self.seen.resize(REMEMBERED, 0);
-        }
-        match self.seen.get_mut(place) {
-            Some(seen) if *seen != mark => {
-                *seen = mark;
-                self.write_literal(out, field, 0);
-            }
-            _ => self.write_repeating(out, field, Class::Field(known)),
+        if self.seen.is_second(field.list, field.value) {
+            self.write_repeating(out, field, Class::Field(known));
+        } else {
+            self.write_literal(out, field, 0);
         }
     }
 
@@ -373,7 +278,7 @@ impl Encoder {
                 break;
             };
             // The lists of names that are not known have several.
-            if field.list < LISTS / 2 - 1 || self.table.name(entry) == field.name {
+            if !policy::is_mixed(field.list) || self.table.name(entry) == field.name {
                 if self.table.value(entry) == field.value {
                     return Found::Field(index);
                 }
@@ -409,35 +314,6 @@ impl Encoder {
 /// The index on the wire of an entry of the dynamic table.
 fn dynamic(index: usize) -> usize {
     static_table::TABLE.len() + 1 + index
-}
-
-/// The list that entries of a name are on.
-#[inline]
-fn list_of(known: Known, name: &[u8]) -> usize {
-    match known {
-        Known::Other => {
-            let mix = |sum: u32, byte: &u8| sum.wrapping_mul(31).wrapping_add(u32::from(*byte));
-            LISTS / 2 + name.iter().fold(0, mix) as usize % (LISTS / 2)
-        }
-        known => known as usize,
-    }
-}
-
-/// The mark of a field by which it is known again; never zero.
-fn mark_of(field: Field<'_>) -> u16 {
-    // FNV-1a, by words: strangers gain nothing from two values of one mark.
-    const PRIME: u64 = 0x0100_0000_01b3;
-    let (words, rest) = field.value.as_chunks::<8>();
-    let start = 0xcbf2_9ce4_8422_2325 ^ field.list as u64;
-    let of_words = words.iter().fold(start, |sum, word| {
-        (sum ^ u64::from_le_bytes(*word))
-            .wrapping_mul(PRIME)
-            .rotate_left(29)
-    });
-    let sum = rest.iter().fold(of_words, |sum, byte| {
-        (sum ^ u64::from(*byte)).wrapping_mul(PRIME)
-    });
-    (sum >> 40) as u16 | 1
 }
 
 /// Writes a text: coded, if that is shorter.

@@ -19,6 +19,7 @@ pub mod encode;
 pub mod huffman;
 pub(crate) mod integer;
 pub mod name;
+pub(crate) mod policy;
 pub(crate) mod static_table;
 pub(crate) mod table;
 

@@ -19,7 +19,7 @@ use super::name::Class;
 /// The size of a table unless others were agreed on (RFC 9113 §6.5.2).
 pub(crate) const DEFAULT_SIZE: usize = 4096;
 /// Bytes that an entry counts besides its texts (RFC 7541 §4.1).
-const OVERHEAD: usize = 32;
+pub(crate) const OVERHEAD: usize = 32;
 
 /// The facts of an entry besides its texts.
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +110,21 @@ impl Table {
     pub(crate) fn index_of(&self, number: u32) -> Option<usize> {
         let index = self.newest.checked_sub(number)? as usize;
         (number > 0 && index < self.entries.len()).then_some(index)
+    }
+
+    /// The number of the oldest entry that would be left if one of so many bytes of texts came; none
+    /// if all would go, or it is larger than the table.
+    pub(crate) fn oldest_beside(&self, len: usize) -> Option<u32> {
+        let room = self.max.checked_sub(len + OVERHEAD)?;
+        let mut left = self.size;
+        let first = self.newest - self.entries.len() as u32 + 1;
+        for (entry, number) in self.entries.iter().zip(first..) {
+            if left <= room {
+                return Some(number);
+            }
+            left -= entry.size();
+        }
+        None
     }
 
     /// The entry of an index.

@@ -20,7 +20,7 @@ fn read_by(
     fields: &[Pair],
 ) -> Result<(Rc<RequestHead>, BodyLength), Refused> {
     let mut builder = HeadBuilder::new();
-    let mut reader = RequestReader::new(rules, builder.open());
+    let mut reader = RequestReader::new(rules, builder.open(), Version::Http2);
     for (name, value) in fields {
         reader.take(Decoded {
             class: Class::of(name.as_bytes()),

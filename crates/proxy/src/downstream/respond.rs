@@ -1,8 +1,7 @@
 //! From a handler's answer to a plan that a wire can carry out: filters, the kind of its body, its
 //! head, its rate; and the accounts when it was sent.
 //!
-//! `server_tokens` and `etag` are obeyed by the filters; here is only what every answer needs, and
-//! nothing of a protocol.
+//! Here is only what every answer needs, and nothing of a protocol.
 //!
 //! ```text
 //! begin ─┬─ all of it is in memory, and the socket takes it ──────────────► Ended
@@ -20,13 +19,13 @@ use millpond_conf::value::SizeTemplate;
 use millpond_system::body::{Body, BodyError};
 use millpond_system::clock;
 
+use super::client::Client;
+use super::http1::{answer, writer};
+use super::send::{AnswerHead, BodyKind, Outgoing, SendError, SendLimits, SentBytes};
+use super::stream;
+use super::websocket;
+use super::wire::{Stream, Wire};
 use crate::conditional::Refusal;
-use crate::downstream::client::Client;
-use crate::downstream::http1::{answer, writer};
-use crate::downstream::send::{AnswerHead, BodyKind, Outgoing, SendError, SendLimits, SentBytes};
-use crate::downstream::stream;
-use crate::downstream::websocket;
-use crate::downstream::wire::{Stream, Wire};
 use crate::failure::{CLOSE_WITHOUT_ANSWER, ClientGone};
 use crate::filter;
 use crate::filter::fragment;
@@ -390,58 +389,4 @@ fn eval_size(req: &mut Request, template: Option<&SizeTemplate>) -> u64 {
         .ok()
         .and_then(millpond_conf::value::parse_offset)
         .unwrap_or(0)
-}
-
-/// Facts that the server names of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
-pub enum Tokens {
-    /// Name and version.
-    #[word("on")]
-    On,
-    /// The name only.
-    #[word("off")]
-    Off,
-    /// Name and version; there is no build name to add.
-    #[word("build")]
-    Build,
-}
-
-/// Settings of the server's name in the Server field and on error pages.
-#[derive(Clone, Debug, millpond_conf::Family)]
-#[family(http, server, location)]
-pub struct TokensPolicy {
-    /// Names the version of the server.
-    ///
-    /// # Differs from nginx
-    ///
-    /// The name is Millpond's own.
-    #[directive(name = "server_tokens", default = "on")]
-    pub tokens: Tokens,
-}
-
-impl TokensPolicy {
-    /// The value of the Server field.
-    pub fn server_field(&self) -> &'static [u8] {
-        self.tokens.server_name().as_bytes()
-    }
-}
-
-impl Tokens {
-    /// The value of the Server field.
-    pub fn server_name(self) -> &'static str {
-        match self {
-            Tokens::Off => "millpond",
-            Tokens::On | Tokens::Build => concat!("millpond/", env!("CARGO_PKG_VERSION")),
-        }
-    }
-
-    /// The Server field as a whole line of HTTP/1.
-    pub fn server_line(self) -> &'static [u8] {
-        match self {
-            Tokens::Off => b"Server: millpond\r\n",
-            Tokens::On | Tokens::Build => {
-                concat!("Server: millpond/", env!("CARGO_PKG_VERSION"), "\r\n").as_bytes()
-            }
-        }
-    }
 }

@@ -1,0 +1,337 @@
+//! Entries of the log: purges, and beats of nodes, as bytes and by subject.
+//!
+//! An entry, integers little-endian:
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 1 | version | 1 |
+//! | 1 | 1 | kind | 0: beat, 1: purge |
+//! | 2 | 16 | run | the process that wrote it |
+//! | 18 | 8 | count | of what the process wrote, or for a beat of its beats |
+//! | 26 | | of a beat | sequence that the node has taken (8), name of the node (rest) |
+//! | 26 | | of a purge | mode (1: hard, 2: soft), target (1), length of the zone's name (2), the name, then each text behind its length (4) |
+//!
+//! Targets are 1: key, 2: prefix, 3: wildcard, 4: host, 5: site, 6: tags, 7: everything. An entry is
+//! valid if version, kind, mode and target are known, and texts fill it and are as many as the
+//! target has. One that is not valid makes a reader purge everything: somebody acknowledged it.
+//!
+//! The log keeps the newest entry of each subject. So a subject names all that makes a newer entry
+//! stand for an older one: the zone, the mode and the target of a purge, the node of a beat.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use millpond_cache::purge::{Mode, Target};
+use sha2::{Digest, Sha256};
+
+const VERSION: u8 = 1;
+/// Bytes of the digest of a target that its subject has: enough that nobody finds two alike.
+const DIGEST_LEN: usize = 20;
+/// Tags of a purge; as many as a request may name.
+const TEXTS_MAX: usize = 256;
+
+/// Name of a process that lives once.
+pub type Run = [u8; 16];
+
+/// An entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// A node lives.
+    Beat(Beat),
+    /// Something was purged.
+    Purge(Purge),
+}
+
+/// A sign of life, which comes back to the node behind all that was acknowledged before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beat {
+    /// Process that wrote it.
+    pub run: Run,
+    /// Number of the beat in its process.
+    pub count: u64,
+    /// Sequence that all zones of the node have taken.
+    pub taken: u64,
+    /// Name of the node.
+    pub node: String,
+}
+
+/// A purge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Purge {
+    /// Process that wrote it, where it is in force already.
+    pub run: Run,
+    /// Number of the purge in its process.
+    pub count: u64,
+    /// Name of the zone.
+    pub zone: Bytes,
+    /// Effect.
+    pub mode: Mode,
+    /// Entries of the cache that it is about.
+    pub target: Target,
+}
+
+impl Entry {
+    /// Bytes of the entry.
+    pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::new();
+        out.put_u8(VERSION);
+        match self {
+            Entry::Beat(beat) => {
+                out.put_u8(0);
+                out.put_slice(&beat.run);
+                out.put_u64_le(beat.count);
+                out.put_u64_le(beat.taken);
+                out.put_slice(beat.node.as_bytes());
+            }
+            Entry::Purge(purge) => {
+                out.put_u8(1);
+                out.put_slice(&purge.run);
+                out.put_u64_le(purge.count);
+                purge.put_matter(&mut out);
+            }
+        }
+        out.freeze()
+    }
+
+    /// Reads an entry; `None` if it is not valid.
+    pub fn decode(bytes: &Bytes) -> Option<Entry> {
+        let mut rest = bytes.clone();
+        let (version, kind) = (rest.try_get_u8().ok()?, rest.try_get_u8().ok()?);
+        if version != VERSION {
+            return None;
+        }
+        let mut run = Run::default();
+        rest.try_copy_to_slice(&mut run).ok()?;
+        let count = rest.try_get_u64_le().ok()?;
+        match kind {
+            0 => {
+                let taken = rest.try_get_u64_le().ok()?;
+                let node = std::str::from_utf8(&rest).ok()?.to_owned();
+                Some(Entry::Beat(Beat {
+                    run,
+                    count,
+                    taken,
+                    node,
+                }))
+            }
+            1 => Purge::read((run, count), rest).map(Entry::Purge),
+            _ => None,
+        }
+    }
+
+    /// Subject of the entry in the log of a fleet.
+    pub fn subject(&self, fleet: &str) -> String {
+        match self {
+            Entry::Beat(beat) => format!("mp.{fleet}.beat.{}", token(beat.node.as_bytes())),
+            Entry::Purge(purge) => {
+                let mut matter = BytesMut::new();
+                purge.put_matter(&mut matter);
+                let digest = Sha256::digest(&matter);
+                let digest = digest.iter().take(DIGEST_LEN);
+                let digest: String = digest.map(|byte| format!("{byte:02x}")).collect();
+                let (zone, mode) = (token(&purge.zone), purge.mode.word());
+                let kind = purge.target.kind();
+                format!("mp.{fleet}.purge.{zone}.{mode}.{kind}.{digest}")
+            }
+        }
+    }
+}
+
+impl Purge {
+    fn put_matter(&self, out: &mut BytesMut) {
+        out.put_u8(match self.mode {
+            Mode::Hard => 1,
+            Mode::Soft => 2,
+        });
+        let (code, texts): (u8, &[Bytes]) = match &self.target {
+            Target::Key(text) => (1, std::slice::from_ref(text)),
+            Target::Prefix(text) => (2, std::slice::from_ref(text)),
+            Target::Wildcard(text) => (3, std::slice::from_ref(text)),
+            Target::Host(text) => (4, std::slice::from_ref(text)),
+            Target::Site(text) => (5, std::slice::from_ref(text)),
+            Target::Tags(tags) => (6, tags),
+            Target::All => (7, &[]),
+        };
+        out.put_u8(code);
+        // Names of zones stand in a configuration: words of it are shorter.
+        out.put_u16_le(u16::try_from(self.zone.len()).unwrap_or(u16::MAX));
+        out.put_slice(&self.zone);
+        for text in texts {
+            // Fields of requests, which have limits far below.
+            out.put_u32_le(u32::try_from(text.len()).unwrap_or(u32::MAX));
+            out.put_slice(text);
+        }
+    }
+
+    fn read((run, count): (Run, u64), mut rest: Bytes) -> Option<Purge> {
+        let mode = match rest.try_get_u8().ok()? {
+            1 => Mode::Hard,
+            2 => Mode::Soft,
+            _ => return None,
+        };
+        let code = rest.try_get_u8().ok()?;
+        let len = usize::from(rest.try_get_u16_le().ok()?);
+        let zone = take(&mut rest, len)?;
+        let mut texts = Vec::new();
+        while !rest.is_empty() && texts.len() < TEXTS_MAX {
+            let len = rest.try_get_u32_le().ok()? as usize;
+            texts.push(take(&mut rest, len)?);
+        }
+        if !rest.is_empty() {
+            return None;
+        }
+        Some(Purge {
+            run,
+            count,
+            zone,
+            mode,
+            target: target(code, texts)?,
+        })
+    }
+}
+
+fn take(rest: &mut Bytes, len: usize) -> Option<Bytes> {
+    (len <= rest.len()).then(|| rest.split_to(len))
+}
+
+fn target(code: u8, texts: Vec<Bytes>) -> Option<Target> {
+    let one = match texts.as_slice() {
+        [text] => Some(text.clone()),
+        _ => None,
+    };
+    match code {
+        1 => one.map(Target::Key),
+        2 => one.map(Target::Prefix),
+        3 => one.map(Target::Wildcard),
+        4 => one.map(Target::Host),
+        5 => one.map(Target::Site),
+        6 if !texts.is_empty() => Some(Target::Tags(texts)),
+        7 if texts.is_empty() => Some(Target::All),
+        _ => None,
+    }
+}
+
+/// A name as one token of a subject.
+pub(crate) fn token(name: &[u8]) -> String {
+    let mut out = String::new();
+    for byte in name {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => out.push(char::from(*byte)),
+            _ => out.push_str(&format!("={byte:02x}")),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn purge(mode: Mode, target: Target) -> Entry {
+        Entry::Purge(Purge {
+            run: [9; 16],
+            count: 77,
+            zone: Bytes::from_static(b"a.b"),
+            mode,
+            target,
+        })
+    }
+
+    fn entries() -> Vec<Entry> {
+        let text = Bytes::from_static(b"http://a/b");
+        let beat = Beat {
+            run: [3; 16],
+            count: 1,
+            taken: u64::MAX,
+            node: "edge-1.example".to_owned(),
+        };
+        vec![
+            Entry::Beat(beat),
+            purge(Mode::Hard, Target::Key(text.clone())),
+            purge(Mode::Soft, Target::Prefix(Bytes::new())),
+            purge(Mode::Hard, Target::Wildcard(text.clone())),
+            purge(Mode::Hard, Target::Host(text.clone())),
+            purge(Mode::Hard, Target::Site(text.clone())),
+            purge(
+                Mode::Hard,
+                Target::Tags(vec![text.clone(), Bytes::new(), text]),
+            ),
+            purge(Mode::Soft, Target::All),
+        ]
+    }
+
+    #[test]
+    fn entries_read_back_as_they_were_written() {
+        for entry in entries() {
+            let bytes = entry.encode();
+            assert_eq!(Entry::decode(&bytes), Some(entry.clone()));
+            // The name of a node has no end of its own.
+            let shortest = if matches!(entry, Entry::Beat(_)) {
+                34
+            } else {
+                bytes.len()
+            };
+            for len in 0..shortest {
+                let cut = Entry::decode(&bytes.slice(..len));
+                let is_all = matches!(&cut, Some(Entry::Purge(cut)) if cut.target == Target::All);
+                let is_fewer = matches!(&cut, Some(Entry::Purge(cut)) if matches!(cut.target, Target::Tags(_)));
+                assert!(
+                    cut.is_none() || is_fewer && !is_all,
+                    "{entry:?} {len} {cut:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn entries_of_other_makings_are_none() {
+        let good = purge(Mode::Hard, Target::Key(Bytes::from_static(b"k"))).encode();
+        for (at, byte) in [
+            (0, 2),
+            (1, 2),
+            (26, 0),
+            (27, 0),
+            (27, 7),
+            (28, 200),
+            (33, 9),
+        ] {
+            let mut bytes = good.to_vec();
+            bytes[at] = byte;
+            assert_eq!(Entry::decode(&Bytes::from(bytes)), None, "{at} {byte}");
+        }
+    }
+
+    /// The newest of a subject stands for all of it, so all that differs in effect differs there.
+    #[test]
+    fn subjects_differ_where_effects_do_and_are_tokens() {
+        let mut subjects: Vec<String> = entries().iter().map(|it| it.subject("edge")).collect();
+        let text = |text: &'static str| Bytes::from_static(text.as_bytes());
+        let others = [
+            Target::Tags(vec![text("a"), text("b")]),
+            Target::Tags(vec![text("ab")]),
+            Target::Tags(vec![text("a b")]),
+        ];
+        subjects.extend(others.map(|target| purge(Mode::Hard, target).subject("edge")));
+        assert_eq!(subjects[0], "mp.edge.beat.edge-1=2eexample");
+        for subject in &subjects[1..] {
+            assert!(subject.starts_with("mp.edge.purge.a=2eb."), "{subject}");
+            assert_eq!(subject.split('.').count(), 7, "{subject}");
+        }
+        let count = subjects.len();
+        subjects.sort();
+        subjects.dedup();
+        assert_eq!(subjects.len(), count);
+    }
+
+    #[test]
+    fn the_same_purge_of_another_process_has_the_same_subject() {
+        let entry = |run| {
+            Entry::Purge(Purge {
+                run,
+                count: u64::from(run[0]),
+                zone: Bytes::from_static(b"z"),
+                mode: Mode::Hard,
+                target: Target::All,
+            })
+        };
+        assert_eq!(entry([1; 16]).subject("f"), entry([2; 16]).subject("f"));
+    }
+}

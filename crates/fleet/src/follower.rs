@@ -1,0 +1,338 @@
+//! The follower: takes the records of a log into zones, and knows how far behind they are.
+//!
+//! ```text
+//!   away ── standing ──► each zone: goes on behind its position, or everything in it is stale
+//!     ▲                         │
+//!     └── closed, failed ── records: purges of others into the zones, with their position
+//!                               └─ own beat: confirmed since it was sent
+//! ```
+//!
+//! It has no sockets, clocks or disks: what happens is told to it, in any order, and each event is
+//! a method.
+//!
+//! 1. A zone is confirmed for the time at which a beat was made, once the beat has come back and
+//!    the zone has taken everything before it.
+//! 2. Purges and the position behind them are handed over together.
+//! 3. A zone that fails to take something keeps its position, and is confirmed by nothing until it
+//!    has taken it.
+//! 4. What this process wrote is taken as well, though it was in force here before: it may have been
+//!    long on its way, and have replaced a newer purge of another node in the log.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use millpond_cache::purge::position::Position;
+use millpond_cache::purge::{Mode, Target};
+
+use crate::entry::{Beat, Entry, Purge, Run};
+use crate::gap::{Gap, RECORDS_MAX, Start, is_too_long, start};
+use crate::log::{Record, Standing};
+
+/// Beats that may be on their way (arbitrary: a minute of them).
+const BEATS_MAX: usize = 64;
+/// Nodes that are remembered by their beats (arbitrary; more is no fleet of today).
+pub const MEMBERS_MAX: usize = 4096;
+/// Positions are noted at least once in this time of the log, also without purges, so that a zone
+/// that is away for a while is not taken for one that was away for long.
+const NOTE_EVERY_MS: u64 = 600_000;
+
+/// A zone that follows.
+pub trait Replica {
+    /// Failure to write something down.
+    type Error;
+
+    /// Name of the zone, by which purges name it.
+    fn name(&self) -> &[u8];
+    /// Position that is noted.
+    fn position(&self) -> Option<Position>;
+    /// Puts purges in force and notes the position with them; all or nothing.
+    fn take(&self, purges: &[(Target, Mode)], position: Position) -> Result<(), Self::Error>;
+    /// All that was acknowledged before `at_ms`, of the clock that beats are made with, is in
+    /// force.
+    fn confirm(&self, at_ms: u64);
+}
+
+/// A node, by its last beat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Process of the node.
+    pub run: Run,
+    /// Sequence that it has taken.
+    pub taken: u64,
+    /// Time of the beat by the log's clock, milliseconds since 1970.
+    pub at_ms: u64,
+}
+
+/// Counts of what happened, since the process began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Purges that were taken.
+    pub taken: u64,
+    /// Zones that began anew.
+    pub gaps: u64,
+    /// Entries that were not understood.
+    pub unknown: u64,
+}
+
+#[derive(Debug)]
+struct Followed<R> {
+    replica: R,
+    /// Up to where it has taken the log, which may be further than what is noted.
+    reached: Option<Position>,
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Follower<R> {
+    node: String,
+    run: Run,
+    zones: Vec<Followed<R>>,
+    /// Numbers of beats that have not come back, with their times.
+    beats: VecDeque<(u64, u64)>,
+    beat_count: u64,
+    /// Time of the last beat that came back.
+    confirmed_ms: u64,
+    log: Option<[u8; 16]>,
+    /// Time for which the log keeps entries.
+    retain: Duration,
+    members: BTreeMap<String, Member>,
+    counts: Counts,
+    gaps: Vec<(Bytes, Gap)>,
+}
+
+impl<R: Replica> Follower<R> {
+    /// A follower of this process for some zones.
+    pub fn new(node: &str, run: Run, zones: Vec<R>) -> Self {
+        let zones = zones.into_iter().map(|replica| Followed {
+            reached: replica.position(),
+            replica,
+        });
+        Follower {
+            node: node.to_owned(),
+            run,
+            zones: zones.collect(),
+            beats: VecDeque::new(),
+            beat_count: 0,
+            confirmed_ms: 0,
+            log: None,
+            retain: Duration::ZERO,
+            members: BTreeMap::new(),
+            counts: Counts::default(),
+            gaps: Vec::new(),
+        }
+    }
+
+    /// Makes a beat at `now_ms`, which must be read before the beat is sent.
+    pub fn beat(&mut self, now_ms: u64) -> Entry {
+        self.beat_count += 1;
+        if self.beats.len() >= BEATS_MAX {
+            self.beats.pop_front();
+        }
+        self.beats.push_back((self.beat_count, now_ms));
+        Entry::Beat(Beat {
+            run: self.run,
+            count: self.beat_count,
+            taken: self.taken(),
+            node: self.node.clone(),
+        })
+    }
+
+    /// Sequence that all zones have taken.
+    pub fn taken(&self) -> u64 {
+        let reached = self.zones.iter().map(|zone| zone.reached);
+        let sequences = reached.map(|it| it.map_or(0, |position| position.sequence));
+        sequences.min().unwrap_or(0)
+    }
+
+    /// The log stands so; the sequence behind which it is to be read.
+    pub fn handle_standing(&mut self, standing: &Standing) -> Result<u64, R::Error> {
+        self.log = Some(standing.log);
+        self.retain = standing.retain;
+        for index in 0..self.zones.len() {
+            let Some(zone) = self.zones.get(index) else {
+                break;
+            };
+            if let Start::Anew(gap) = start(zone.reached, standing) {
+                self.begin_anew(index, gap, standing)?;
+            }
+        }
+        Ok(if self.zones.is_empty() {
+            standing.last
+        } else {
+            self.taken()
+        })
+    }
+
+    /// There are so many records to be read. True if they are; else zones have begun anew, and the
+    /// log is to be read from its end as it stands.
+    pub fn handle_pending(&mut self, pending: u64, standing: &Standing) -> Result<bool, R::Error> {
+        if pending <= RECORDS_MAX {
+            return Ok(true);
+        }
+        for index in 0..self.zones.len() {
+            self.begin_anew(index, Gap::TooMany, standing)?;
+        }
+        Ok(false)
+    }
+
+    fn begin_anew(&mut self, index: usize, gap: Gap, standing: &Standing) -> Result<(), R::Error> {
+        let Some(zone) = self.zones.get_mut(index) else {
+            return Ok(());
+        };
+        let position = Position {
+            log: standing.log,
+            sequence: standing.last,
+            at_ms: standing.last_at_ms,
+        };
+        zone.replica.take(&[(Target::All, Mode::Soft)], position)?;
+        zone.reached = Some(position);
+        self.counts.gaps += 1;
+        let name = Bytes::copy_from_slice(zone.replica.name());
+        self.gaps.push((name, gap));
+        Ok(())
+    }
+
+    /// Zones that began anew since this was asked, with the reasons.
+    pub fn take_gaps(&mut self) -> Vec<(Bytes, Gap)> {
+        std::mem::take(&mut self.gaps)
+    }
+
+    /// Records of the log whose standing was told, in their order. After an error the log is to be
+    /// opened again.
+    pub fn handle_records(&mut self, records: &[Record]) -> Result<(), R::Error> {
+        let Some(log) = self.log else { return Ok(()) };
+        self.look_for_holes(log, records)?;
+        let mut purges: Vec<(u64, Option<Purge>)> = Vec::new();
+        let mut confirmed = None;
+        for record in records {
+            match Entry::decode(&record.payload) {
+                Some(Entry::Beat(beat)) => {
+                    confirmed = self.hear(beat, record).or(confirmed);
+                }
+                // INVARIANT 4.
+                Some(Entry::Purge(purge)) => purges.push((record.sequence, Some(purge))),
+                None => {
+                    self.counts.unknown += 1;
+                    purges.push((record.sequence, None));
+                }
+            }
+        }
+        let Some(last) = records.last() else {
+            return Ok(());
+        };
+        let position = Position {
+            log,
+            sequence: last.sequence,
+            at_ms: last.at_ms,
+        };
+        for zone in &mut self.zones {
+            self.counts.taken += zone.take(&purges, position)?;
+        }
+        // INVARIANT 1: all zones have taken all records by now.
+        if let Some(at_ms) = confirmed {
+            self.zones.iter().for_each(|it| it.replica.confirm(at_ms));
+            self.confirmed_ms = self.confirmed_ms.max(at_ms);
+        }
+        Ok(())
+    }
+
+    /// Begins anew what stood still for so long that entries may have been forgotten before they
+    /// were read: a feed leaves those out without a word.
+    fn look_for_holes(&mut self, log: [u8; 16], records: &[Record]) -> Result<(), R::Error> {
+        for index in 0..self.zones.len() {
+            let reached = self.zones.get(index).and_then(|zone| zone.reached);
+            let Some(reached) = reached else { continue };
+            let mut before_ms = reached.at_ms;
+            let mut has_hole = false;
+            for record in records {
+                let apart = Duration::from_millis(record.at_ms.saturating_sub(before_ms));
+                has_hole |= is_too_long(apart, self.retain);
+                before_ms = record.at_ms;
+            }
+            if has_hole {
+                let standing = Standing {
+                    log,
+                    last: reached.sequence,
+                    last_at_ms: before_ms,
+                    retain: self.retain,
+                };
+                self.begin_anew(index, Gap::TooLong, &standing)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a beat; its time if it is one of this process.
+    fn hear(&mut self, beat: Beat, record: &Record) -> Option<u64> {
+        let is_own = beat.run == self.run;
+        let count = beat.count;
+        if self.members.len() < MEMBERS_MAX || self.members.contains_key(&beat.node) {
+            let member = Member {
+                run: beat.run,
+                taken: beat.taken,
+                at_ms: record.at_ms,
+            };
+            self.members.insert(beat.node, member);
+        }
+        if !is_own {
+            return None;
+        }
+        let mut at_ms = None;
+        while let Some((own, sent_ms)) = self.beats.front().copied() {
+            if own > count {
+                break;
+            }
+            self.beats.pop_front();
+            if own == count {
+                at_ms = Some(sent_ms);
+            }
+        }
+        at_ms
+    }
+
+    /// Time up to which everything that was acknowledged is in force; 0 for never.
+    pub fn confirmed_ms(&self) -> u64 {
+        self.confirmed_ms
+    }
+
+    /// Nodes by name, as they were heard of last.
+    pub fn members(&self) -> &BTreeMap<String, Member> {
+        &self.members
+    }
+
+    /// Counts so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+}
+
+impl<R: Replica> Followed<R> {
+    /// Takes the purges that are about the zone; how many.
+    fn take(
+        &mut self,
+        purges: &[(u64, Option<Purge>)],
+        position: Position,
+    ) -> Result<u64, R::Error> {
+        let reached = self.reached.map_or(0, |it| it.sequence);
+        if position.sequence <= reached {
+            return Ok(0);
+        }
+        let missing = purges.iter().filter(|(sequence, _)| *sequence > reached);
+        let own = missing.filter_map(|(_, purge)| match purge {
+            Some(purge) if purge.zone != self.replica.name() => None,
+            Some(purge) => Some((purge.target.clone(), purge.mode)),
+            // What is not understood was acknowledged.
+            None => Some((Target::All, Mode::Hard)),
+        });
+        let own: Vec<(Target, Mode)> = own.collect();
+        let noted_ms = self.replica.position().map_or(0, |it| it.at_ms);
+        let is_old = position.at_ms.saturating_sub(noted_ms) >= NOTE_EVERY_MS;
+        if !own.is_empty() || is_old {
+            // INVARIANTS 2 and 3.
+            self.replica.take(&own, position)?;
+        }
+        self.reached = Some(position);
+        Ok(own.len() as u64)
+    }
+}

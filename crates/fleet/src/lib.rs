@@ -1,0 +1,40 @@
+//! Fleets: purges that hold on all nodes.
+//!
+//! ```text
+//!   purge ──► in force here, durable ──► entry of the log ──► acknowledged
+//!                                              │
+//!   every node ◄── records, in their order ────┘
+//!      ├─ follower: takes them into its zones, each with the position, and hears its own beats
+//!      └─ lag of its zones: confirmed since the beat that came back last
+//! ```
+//!
+//! The log is one that others keep (NATS JetStream); nothing here replicates, elects or stores it.
+//! A node puts a beat into the log each second. When the beat comes back among the records, the
+//! node knows that it has everything that was acknowledged before the beat was sent.
+//!
+//! 1. No node serves an entry as fresh that a purge has removed which was acknowledged longer than
+//!    `max_lag` ago. Nothing that was cut off, crashed, paused or has a wrong clock changes that.
+//! 2. Where it is not known if a purge was missed, everything of the zone is made stale once: too
+//!    much, never too little.
+//! 3. An idle heartbeat of a server confirms nothing. It may have been on its way for long, and a
+//!    server that was cut off from the others does not know what they have acknowledged; a beat has
+//!    gone through the quorum.
+//!
+//! - `entry`: what stands in the log, as bytes, and under which subject
+//! - `gap`: from where a zone goes on, or that it must begin anew
+//! - `log`: a log, as a trait
+//! - `follower`: the machine, without sockets, clocks or disks
+//! - `nats`: the log in NATS JetStream
+//! - `session`: from opening the log until it fails
+//! - `held`: zones of a cache as the machine sees them
+
+pub mod entry;
+pub mod follower;
+pub mod gap;
+mod held;
+pub mod log;
+pub mod nats;
+pub mod session;
+
+pub use follower::Follower;
+pub use log::{FleetLog, LogError, Record, Standing};

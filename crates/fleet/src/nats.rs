@@ -1,0 +1,245 @@
+//! The log in NATS JetStream: one stream of a fleet, written by requests, read by a consumer.
+//!
+//! | stream | |
+//! |---|---|
+//! | name | `MP_FLEET` |
+//! | subjects | `mp.FLEET.beat.>`, `mp.FLEET.purge.>`, one message each |
+//! | storage | files, as many replicas as are configured |
+//! | age | `retain` |
+//!
+//! The name of the log is the time at which the servers made the stream, in nanoseconds: a stream
+//! that is made anew has another. The consumer is one of this session, and numbers what it sends:
+//! where a number is missing, the feed ends, and the next one begins behind what was taken.
+//!
+//! 1. A feed is opened between two looks at the stream that found the same one: a consumer ends
+//!    with its stream.
+//! 2. A stream that is there is not made smaller or kept for less time; it is taken as it is.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::push::{Config as PushConfig, Messages};
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
+use async_nats::jetstream::context::CreateStreamErrorKind;
+use async_nats::jetstream::stream::{self, Info, Stream};
+use async_nats::jetstream::{self, Context, Message};
+use async_nats::{Client, ConnectOptions};
+use futures_util::StreamExt;
+
+use crate::entry::{Entry, token};
+use crate::log::{Feed, FleetLog, LogError, Opened, Record, Standing};
+
+/// Time in which the servers answer. Shorter than the limit of a lag that anybody wants.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time after which an idle consumer is heard of; only to see that it is gone.
+const IDLE: Duration = Duration::from_secs(5);
+/// Time in which a message that was sent again is told from a new one.
+const DUPLICATES: Duration = Duration::from_secs(120);
+
+/// Servers, and the stream that is wanted there.
+#[derive(Clone, Debug)]
+pub struct NatsConf {
+    /// Name of the fleet.
+    pub fleet: String,
+    /// URLs of servers.
+    pub servers: Vec<String>,
+    /// Content of the file with the credentials.
+    pub credentials: Option<String>,
+    /// File with the authorities that the servers' certificates are from.
+    pub trusted_certificate: Option<std::path::PathBuf>,
+    /// Domain of JetStream.
+    pub domain: Option<String>,
+    /// Name of this node, for the servers' own lists.
+    pub node: String,
+    /// Replicas of the stream.
+    pub replicas: usize,
+    /// Time for which entries are kept.
+    pub retain: Duration,
+}
+
+/// The log.
+#[derive(Clone, Debug)]
+pub struct NatsLog {
+    conf: NatsConf,
+    context: Context,
+}
+
+fn failed(what: &'static str) -> impl Fn(&dyn Display) -> LogError {
+    move |why| LogError {
+        what,
+        why: why.to_string(),
+    }
+}
+
+impl NatsLog {
+    /// Connects to one of the servers. The connection comes back by itself when it is lost.
+    pub async fn connect(conf: NatsConf) -> Result<NatsLog, LogError> {
+        let of = failed("connecting");
+        let mut options = ConnectOptions::new()
+            .name(format!("millpond {}", conf.node))
+            .connection_timeout(ANSWER_TIMEOUT)
+            .request_timeout(Some(ANSWER_TIMEOUT));
+        if let Some(credentials) = &conf.credentials {
+            options = options.credentials(credentials).map_err(|it| of(&it))?;
+        }
+        if let Some(path) = &conf.trusted_certificate {
+            options = options.add_root_certificates(path.clone());
+        }
+        let client: Client = options
+            .connect(conf.servers.clone())
+            .await
+            .map_err(|it| of(&it))?;
+        let mut context = match &conf.domain {
+            Some(domain) => jetstream::with_domain(client, domain),
+            None => jetstream::new(client),
+        };
+        context.set_timeout(ANSWER_TIMEOUT);
+        Ok(NatsLog { conf, context })
+    }
+
+    fn name(&self) -> String {
+        format!("MP_{}", token(self.conf.fleet.as_bytes()).replace('=', "_"))
+    }
+
+    /// The stream as it is now; made, if there is none.
+    async fn stream(&self) -> Result<Stream<Info>, LogError> {
+        let of = failed("the stream of the fleet");
+        if let Ok(stream) = self.context.get_stream(self.name()).await {
+            return Ok(stream);
+        }
+        let fleet = &self.conf.fleet;
+        let wanted = stream::Config {
+            name: self.name(),
+            subjects: vec![format!("mp.{fleet}.beat.>"), format!("mp.{fleet}.purge.>")],
+            max_messages_per_subject: 1,
+            max_age: self.conf.retain,
+            num_replicas: self.conf.replicas,
+            duplicate_window: DUPLICATES.min(self.conf.retain),
+            ..stream::Config::default()
+        };
+        match self.context.create_stream(wanted).await {
+            Ok(stream) => Ok(stream),
+            // Another node was first.
+            Err(error) if matches!(error.kind(), CreateStreamErrorKind::JetStream(_)) => {
+                let found = self.context.get_stream(self.name()).await;
+                found.map_err(|_| of(&error))
+            }
+            Err(error) => Err(of(&error)),
+        }
+    }
+}
+
+/// Name of the log that a stream is.
+fn log_of(info: &Info) -> [u8; 16] {
+    info.created.unix_timestamp_nanos().to_be_bytes()
+}
+
+impl FleetLog for NatsLog {
+    type Feed = NatsFeed;
+
+    async fn append(&self, entry: &Entry) -> Result<u64, LogError> {
+        let of = failed("writing to the log");
+        let subject = entry.subject(&self.conf.fleet);
+        let sent = self.context.publish(subject, entry.encode()).await;
+        let acknowledged = sent.map_err(|it| of(&it))?.await;
+        acknowledged.map(|it| it.sequence).map_err(|it| of(&it))
+    }
+
+    async fn standing(&self) -> Result<Standing, LogError> {
+        let stream = self.stream().await?;
+        let info = stream.cached_info();
+        let last_at = info.state.last_timestamp.unix_timestamp_nanos() / 1_000_000;
+        Ok(Standing {
+            log: log_of(info),
+            last: info.state.last_sequence,
+            last_at_ms: u64::try_from(last_at).unwrap_or(0),
+            retain: info.config.max_age,
+        })
+    }
+
+    async fn read_behind(&self, sequence: u64) -> Result<Opened<NatsFeed>, LogError> {
+        let of = failed("reading the log");
+        let client = self.context.client();
+        let stream = self.stream().await?;
+        let wanted = PushConfig {
+            deliver_subject: client.new_inbox(),
+            deliver_policy: DeliverPolicy::ByStartSequence {
+                start_sequence: sequence.saturating_add(1),
+            },
+            ack_policy: AckPolicy::None,
+            max_deliver: 1,
+            memory_storage: true,
+            num_replicas: 1,
+            flow_control: true,
+            idle_heartbeat: IDLE,
+            ..PushConfig::default()
+        };
+        let made = stream.create_consumer(wanted).await;
+        let consumer = made.map_err(|it| of(&it))?;
+        let pending = consumer.cached_info().num_pending;
+        let messages = consumer.messages().await.map_err(|it| of(&it))?;
+        // INVARIANT 1.
+        let (before, after) = (log_of(stream.cached_info()), self.standing().await?.log);
+        if before != after {
+            return Err(of(&"the stream was made anew"));
+        }
+        Ok(Opened {
+            feed: NatsFeed { messages, sent: 0 },
+            pending,
+            log: after,
+        })
+    }
+}
+
+/// Messages of a consumer.
+pub struct NatsFeed {
+    messages: Messages,
+    /// Number of the last message that the consumer sent.
+    sent: u64,
+}
+
+impl std::fmt::Debug for NatsFeed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NatsFeed")
+            .field("sent", &self.sent)
+            .finish_non_exhaustive()
+    }
+}
+
+impl NatsFeed {
+    fn record(&mut self, message: &Message) -> Result<Record, LogError> {
+        let of = failed("reading the log");
+        let info = message.info().map_err(|it| of(&it))?;
+        if info.consumer_sequence != self.sent + 1 {
+            return Err(of(&"a record was lost on its way"));
+        }
+        self.sent = info.consumer_sequence;
+        let at = info.published.unix_timestamp_nanos() / 1_000_000;
+        Ok(Record {
+            sequence: info.stream_sequence,
+            at_ms: u64::try_from(at).unwrap_or(0),
+            payload: message.payload.clone(),
+        })
+    }
+}
+
+impl Feed for NatsFeed {
+    async fn next(&mut self, most: usize) -> Result<Vec<Record>, LogError> {
+        let of = failed("reading the log");
+        let mut records = Vec::new();
+        let first = self.messages.next().await;
+        let first = first.ok_or_else(|| of(&"the connection ended"))?;
+        let first = first.map_err(|it| of(&it))?;
+        records.push(self.record(&first)?);
+        while records.len() < most {
+            // What is there already is taken together.
+            let Some(message) = futures_util::FutureExt::now_or_never(self.messages.next()) else {
+                break;
+            };
+            let message = message.ok_or_else(|| of(&"the connection ended"))?;
+            let message = message.map_err(|it| of(&it))?;
+            records.push(self.record(&message)?);
+        }
+        Ok(records)
+    }
+}

@@ -1,0 +1,40 @@
+//! The streams of QUIC, as the machine writes to them.
+//!
+//! 1. A stream that was finished or reset is not written to any more.
+//!
+//! How bytes become packets, and when they are sent again, is the transport's business.
+
+use bytes::Bytes;
+
+use super::code::Code;
+
+/// The reason why a stream takes no bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsent {
+    /// It has no room now. [`Connection::writable`](super::Connection::writable) is called when it
+    /// has.
+    Blocked,
+    /// It takes none any more: the peer has stopped it, or it is gone. What has happened to it is
+    /// told to the machine by another way.
+    Gone,
+}
+
+/// Streams that can be written to.
+pub trait Transport {
+    /// Takes bytes that a stream sends next: those at the begin of `pieces`, as many as there is
+    /// room for. They are taken off: a piece that was taken as a whole is empty, of one that was
+    /// taken in part the rest is left. Returns how many bytes were taken.
+    ///
+    /// # Errors
+    /// Nothing was taken.
+    fn send(&mut self, stream: u64, pieces: &mut [Bytes]) -> Result<usize, Unsent>;
+
+    /// Ends what is sent on a stream.
+    fn finish(&mut self, stream: u64);
+
+    /// Breaks off what is sent on a stream (RESET_STREAM).
+    fn reset(&mut self, stream: u64, code: Code);
+
+    /// Refuses what comes on a stream (STOP_SENDING); it is not read any more.
+    fn stop(&mut self, stream: u64, code: Code);
+}
