@@ -102,7 +102,7 @@ fn facts() -> Vec<Fact> {
     facts.filter(|fact| fact.name != "include").collect()
 }
 
-/// What is said of each line, by its index: severity and message.
+/// Messages about each line, by its index: severity and message.
 fn said(context: &str, lines: &[String]) -> Result<BTreeMap<usize, Vec<String>>> {
     let blocks = BLOCKS.iter().find(|(name, ..)| *name == context);
     let (_, before, after) = blocks.context("a context")?;
@@ -162,7 +162,7 @@ fn no_directive_is_refused_where_nginx_has_it() -> Result<()> {
     Ok(())
 }
 
-/// What is without effect is not looked at.
+/// Lines without effect are not looked at.
 #[test]
 fn counts_of_arguments_are_those_of_nginx() -> Result<()> {
     let facts = facts();

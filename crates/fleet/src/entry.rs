@@ -9,10 +9,11 @@
 //! | 2 | 16 | run | the process that wrote it |
 //! | 18 | 8 | count | of what the process wrote, or for a beat of its beats |
 //! | 26 | | of a beat | sequence that the node has taken (8), name of the node (rest) |
-//! | 26 | | of a purge | mode (1: hard, 2: soft), target (1), length of the zone's name (2), the name, then each text behind its length (4) |
+//! | 26 | | of a purge | mode (1: hard, 2: soft), target (1), length of the zone's name (2), the
+//! name, then each text behind its length (4) |
 //!
-//! Targets are 1: key, 2: prefix, 3: wildcard, 4: host, 5: site, 6: tags, 7: everything. An entry is
-//! valid if version, kind, mode and target are known, and texts fill it and are as many as the
+//! Targets are 1: key, 2: prefix, 3: wildcard, 4: host, 5: site, 6: tags, 7: everything. An entry
+//! is valid if version, kind, mode and target are known, and texts fill it and are as many as the
 //! target has. One that is not valid makes a reader purge everything: somebody acknowledged it.
 //!
 //! The log keeps the newest entry of each subject. So a subject names all that makes a newer entry
@@ -125,11 +126,11 @@ impl Entry {
                 let mut matter = BytesMut::new();
                 purge.put_matter(&mut matter);
                 let digest = Sha256::digest(&matter);
-                let digest = digest.iter().take(DIGEST_LEN);
-                let digest: String = digest.map(|byte| format!("{byte:02x}")).collect();
+                let hex = digest.iter().take(DIGEST_LEN);
+                let name: String = hex.map(|byte| format!("{byte:02x}")).collect();
                 let (zone, mode) = (token(&purge.zone), purge.mode.word());
                 let kind = purge.target.kind();
-                format!("mp.{fleet}.purge.{zone}.{mode}.{kind}.{digest}")
+                format!("mp.{fleet}.purge.{zone}.{mode}.{kind}.{name}")
             }
         }
     }
@@ -272,7 +273,13 @@ mod tests {
             for len in 0..shortest {
                 let cut = Entry::decode(&bytes.slice(..len));
                 let is_all = matches!(&cut, Some(Entry::Purge(cut)) if cut.target == Target::All);
-                let is_fewer = matches!(&cut, Some(Entry::Purge(cut)) if matches!(cut.target, Target::Tags(_)));
+                let is_fewer = matches!(
+                    &cut,
+                    Some(Entry::Purge(Purge {
+                        target: Target::Tags(_),
+                        ..
+                    }))
+                );
                 assert!(
                     cut.is_none() || is_fewer && !is_all,
                     "{entry:?} {len} {cut:?}"

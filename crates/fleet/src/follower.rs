@@ -15,8 +15,8 @@
 //! 2. Purges and the position behind them are handed over together.
 //! 3. A zone that fails to take something keeps its position, and is confirmed by nothing until it
 //!    has taken it.
-//! 4. What this process wrote is taken as well, though it was in force here before: it may have been
-//!    long on its way, and have replaced a newer purge of another node in the log.
+//! 4. What this process wrote is taken as well, though it was in force here before: it may have
+//!    been long on its way, and have replaced a newer purge of another node in the log.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -319,13 +319,14 @@ impl<R: Replica> Followed<R> {
             return Ok(0);
         }
         let missing = purges.iter().filter(|(sequence, _)| *sequence > reached);
-        let own = missing.filter_map(|(_, purge)| match purge {
-            Some(purge) if purge.zone != self.replica.name() => None,
+        let name = self.replica.name();
+        let of_zone = |purge: &Option<Purge>| match purge {
+            Some(purge) if purge.zone != name => None,
             Some(purge) => Some((purge.target.clone(), purge.mode)),
             // What is not understood was acknowledged.
             None => Some((Target::All, Mode::Hard)),
-        });
-        let own: Vec<(Target, Mode)> = own.collect();
+        };
+        let own: Vec<(Target, Mode)> = missing.filter_map(|(_, purge)| of_zone(purge)).collect();
         let noted_ms = self.replica.position().map_or(0, |it| it.at_ms);
         let is_old = position.at_ms.saturating_sub(noted_ms) >= NOTE_EVERY_MS;
         if !own.is_empty() || is_old {

@@ -1,4 +1,7 @@
 //! Zones of a cache, as the follower sees them.
+//!
+//! A zone takes the purges of the log as it takes its own, and notes the position in the log with
+//! them, in one record of its journal.
 
 use std::sync::Arc;
 

@@ -228,16 +228,18 @@ impl Feed for NatsFeed {
         let of = failed("reading the log");
         let mut records = Vec::new();
         let first = self.messages.next().await;
-        let first = first.ok_or_else(|| of(&"the connection ended"))?;
-        let first = first.map_err(|it| of(&it))?;
-        records.push(self.record(&first)?);
+        let message = first
+            .ok_or_else(|| of(&"the connection ended"))?
+            .map_err(|it| of(&it))?;
+        records.push(self.record(&message)?);
         while records.len() < most {
             // What is there already is taken together.
             let Some(message) = futures_util::FutureExt::now_or_never(self.messages.next()) else {
                 break;
             };
-            let message = message.ok_or_else(|| of(&"the connection ended"))?;
-            let message = message.map_err(|it| of(&it))?;
+            let message = message
+                .ok_or_else(|| of(&"the connection ended"))?
+                .map_err(|it| of(&it))?;
             records.push(self.record(&message)?);
         }
         Ok(records)

@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures_util::future::OptionFuture;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::{MissedTickBehavior, interval};
 
 use crate::follower::{Follower, Replica};
 use crate::log::{Feed, FleetLog, LogError};
@@ -50,7 +50,7 @@ where
 {
     let mut feed = open(log, follower, scene).await?;
     scene.tell(follower);
-    let mut ticks = interval_at(Instant::now(), BEAT_EVERY);
+    let mut ticks = interval(BEAT_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut sending: Option<Sending<'_>> = None;
     let mut out = 0;
@@ -94,8 +94,9 @@ where
     let beat = follower.beat(scene.now_ms());
     log.append(&beat).await?;
     let standing = log.standing().await?;
-    let behind = follower.handle_standing(&standing);
-    let behind = behind.map_err(|it| refused(&it))?;
+    let behind = follower
+        .handle_standing(&standing)
+        .map_err(|it| refused(&it))?;
     let mut opened = log.read_behind(behind).await?;
     let is_read = follower.handle_pending(opened.pending, &standing);
     if !is_read.map_err(|it| refused(&it))? {

@@ -201,7 +201,7 @@ async fn until(due: Option<Instant>) {
 
 /// A connection that is kept.
 enum Link {
-    Grpc(Grpc),
+    Grpc(Box<Grpc>),
     Http(Http),
 }
 
@@ -294,7 +294,7 @@ impl Sender<'_> {
             None => {
                 let transport = way.connect().await?;
                 match way.endpoint.protocol {
-                    Protocol::Grpc => Link::Grpc(Grpc::new(transport)),
+                    Protocol::Grpc => Link::Grpc(Box::new(Grpc::new(transport))),
                     Protocol::Http(_) => Link::Http(Http::new(transport)),
                 }
             }

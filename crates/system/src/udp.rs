@@ -87,12 +87,21 @@ pub enum Share {
     Joined,
 }
 
+/// Addresses of version 4 at a socket of version 6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mapped {
+    /// Their packets come, too, as nginx's `ipv6only=off` has it.
+    Taken,
+    /// Their packets go elsewhere.
+    Left,
+}
+
 /// Binds a socket to an address.
-pub fn bind(address: SocketAddr, share: Share, is_ipv6_only: bool) -> io::Result<OwnedFd> {
+pub fn bind(address: SocketAddr, share: Share, mapped: Mapped) -> io::Result<OwnedFd> {
     let kind = Domain::for_address(address);
     let socket = Socket::new(kind, Type::DGRAM, Some(Protocol::UDP))?;
     if address.is_ipv6() {
-        socket.set_only_v6(is_ipv6_only)?;
+        socket.set_only_v6(mapped == Mapped::Left)?;
     }
     if share == Share::Joined {
         socket.set_reuse_port(true)?;
@@ -124,11 +133,11 @@ pub fn choose_by_number(fd: &OwnedFd) -> io::Result<()> {
         filter(libc::BPF_RET | libc::BPF_A, 0, 0),
         filter(libc::BPF_RET | libc::BPF_K, NONE, 0),
     ];
-    let program = libc::sock_fprog {
+    let attached = libc::sock_fprog {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),
     };
-    setsockopt(fd, sockopt::AttachReusePortCbpf, &program).map_err(io::Error::from)
+    setsockopt(fd, sockopt::AttachReusePortCbpf, &attached).map_err(io::Error::from)
 }
 
 impl UdpSocket {
@@ -230,7 +239,7 @@ mod tests {
             } else {
                 Share::Joined
             };
-            let socket = Plain::from(bind(address, share, true).unwrap());
+            let socket = Plain::from(bind(address, share, Mapped::Left).unwrap());
             address = socket.local_addr().unwrap();
             sockets.push(socket);
         }
@@ -278,7 +287,7 @@ mod tests {
     #[test]
     fn an_address_that_another_has_is_refused_to_the_first_socket() {
         let (_theirs, address) = group(1);
-        let error = bind(address, Share::Exclusive, true).unwrap_err();
+        let error = bind(address, Share::Exclusive, Mapped::Left).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 

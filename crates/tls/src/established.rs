@@ -398,8 +398,8 @@ impl Established {
             }
         }
         let next = self.secrets.next_of_peer().map_err(Failed::silent)?;
-        let next = Direction::new(self.agreed.version, next);
-        self.peers = next.ok_or_else(|| Failed::silent(rustls::Error::DecryptError))?;
+        let direction = Direction::new(self.agreed.version, next);
+        self.peers = direction.ok_or_else(|| Failed::silent(rustls::Error::DecryptError))?;
         Ok(())
     }
 

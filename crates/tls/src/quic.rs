@@ -129,9 +129,10 @@ impl Starter {
     /// A starter whose sessions ask `chooser`.
     pub fn new(chooser: Arc<dyn Chooser>) -> Result<Self, Error> {
         let failed = |_: NoInitialCipherSuite| Error::ours("a cipher suite is lacking");
-        let suite = provider::cipher_suite::TLS13_AES_128_GCM_SHA256;
-        let suite = suite.tls13().and_then(|suite| suite.quic_suite());
-        let suite = suite.ok_or(Error::ours("a cipher suite is lacking"))?;
+        let suite = provider::cipher_suite::TLS13_AES_128_GCM_SHA256
+            .tls13()
+            .and_then(|suite| suite.quic_suite())
+            .ok_or(Error::ours("a cipher suite is lacking"))?;
         let bare = ServerConfig::builder_with_provider(Arc::new(provider::default_provider()))
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_no_client_auth()
@@ -211,7 +212,7 @@ pub enum Progress {
     Waiting(Box<ClientHello>, Arc<Desk>),
     /// A context serves it.
     Running(Box<Agreement>),
-    /// It has failed.
+    /// The end of a handshake that failed.
     Failed,
 }
 

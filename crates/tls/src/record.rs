@@ -75,7 +75,7 @@ pub(crate) struct Direction {
 pub(crate) enum Flaw {
     /// The head is none.
     Head(InvalidMessage),
-    /// It does not open.
+    /// A record that does not open.
     Sealed,
     /// More plaintext than a record may have.
     TooLong,

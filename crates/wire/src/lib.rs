@@ -9,8 +9,8 @@
 //!
 //! Bytes go in, heads and pieces of bodies come out, and the other way round. [`header`] are the
 //! fields that every protocol shares; [`head`] is the head of a
-//! request, the same for all versions of HTTP; [`http1`], [`http2`], [`http3`], [`fastcgi`] and [`memcached`]
-//! are a protocol each.
+//! request, the same for all versions of HTTP; [`http1`], [`http2`], [`http3`], [`fastcgi`] and
+//! [`memcached`] are a protocol each.
 //!
 //! Invariants:
 //! 1. No input panics: every byte may come from a stranger.

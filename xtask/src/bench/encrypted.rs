@@ -6,8 +6,8 @@
 //! connection of `openssl s_time` with one request on it. Idle connections are rustls's, which ask
 //! once and keep their connection.
 //!
-//! Versions and the group of the key exchange are given, so that both do the same work: before 1.23.4
-//! nginx speaks TLS 1.3 only if told, and OpenSSL before 3.5 has no X25519MLKEM768.
+//! Versions and the group of the key exchange are given, so that both do the same work: before
+//! 1.23.4 nginx speaks TLS 1.3 only if told, and OpenSSL before 3.5 has no X25519MLKEM768.
 
 use std::fs;
 use std::io::{Read, Write};

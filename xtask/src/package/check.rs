@@ -170,14 +170,17 @@ fn scripts(staged: &Stage) -> Result<Checked> {
     Ok(Checked::Yes)
 }
 
-/// The playbook and its role are read without a mistake, and each variable of the role is described.
+/// The playbook and its role are read without a mistake, and each variable is described.
 fn role() -> Result<Checked> {
     let folder = workspace::root().join("contrib/ansible");
     let defaults = fs::read_to_string(folder.join("roles/millpond/defaults/main.yml"))?;
     let manual = fs::read_to_string(folder.join("README.md"))?;
     let variables = defaults.lines().filter_map(|line| line.split_once(':'));
     for (name, _) in variables.filter(|(name, _)| name.starts_with("millpond_")) {
-        ensure!(manual.contains(&format!("`{name}`")), "README.md lacks {name}");
+        ensure!(
+            manual.contains(&format!("`{name}`")),
+            "README.md lacks {name}"
+        );
     }
     if !has("ansible-playbook") {
         return Ok(Checked::No("ansible-core"));

@@ -275,7 +275,7 @@ fn first(fleet: &Fleet) -> Result<()> {
     Ok(())
 }
 
-/// What is in force already changes nothing.
+/// A roll-out of the things that are in force changes nothing.
 fn again(fleet: &Fleet) -> Result<()> {
     let text = fleet.deploy("first.deb", "a", "x=y")?;
     ensure!(text.matches("changed=0 ").count() == 3, "{text}");

@@ -630,8 +630,8 @@ impl PurgeBook {
     }
 
     /// Puts rules in force, in their order; all or none. The caller has the lead.
-    fn enforce_all(&self, store: &Zone, batch: &[Order]) -> Result<(), JournalError> {
-        let batch: Vec<&Rule> = batch.iter().flatten().collect();
+    fn enforce_all(&self, store: &Zone, orders: &[Order]) -> Result<(), JournalError> {
+        let batch: Vec<&Rule> = orders.iter().flatten().collect();
         let Some(newest) = batch.last().map(|rule| rule.serial) else {
             return Ok(());
         };

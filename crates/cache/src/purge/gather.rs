@@ -201,7 +201,7 @@ mod tests {
         assert!(gather.lock().settled.is_empty());
     }
 
-    /// Whatever comes of a batch comes of all its orders, also if its leader panics.
+    /// The outcome of a batch is that of all its orders, also if its leader panics.
     #[test]
     fn every_order_is_settled() {
         let gather = Gather::default();

@@ -188,11 +188,11 @@ impl Lookup {
             lookup: &|name| x.field(name),
             spelling: walk.rules.spelling(),
         };
-        let looked_up = match &self.round {
+        let held = match &self.round {
             Round::Variant(siblings) => walk.zone.look_up_variant(&walk.key, siblings, &fields),
             Round::First | Round::Again | Round::Shared => walk.zone.look_up(&walk.key, &fields),
         };
-        let looked_up = match looked_up {
+        let looked_up = match held {
             LookedUp::Found(found) if !self.is_first() && self.trust(walk) == Trust::None => {
                 LookedUp::Missing(wanted_of(walk, &found))
             }
@@ -388,15 +388,15 @@ fn not_found<X: Exchange>(x: &mut X, walk: &Walk, key: Key) -> Result<(), X::Fai
 fn enter(walk: &Walk, key: Key) -> Ticket {
     let lock = &walk.policies.lock;
     // nginx: the age belongs to the lock; without it a fill is as old as it is.
-    let age = if walk.locks() {
+    let of_lock = if walk.locks() {
         lock.age
     } else {
         Duration::MAX
     };
     // INVARIANT 4. What was asked of the origin since has no purge that is missing.
     let age = match walk.zone.purges.lag.max_lag() {
-        Some(max_lag) if walk.trust() != Trust::Whole => age.min(max_lag),
-        _ => age,
+        Some(max_lag) if walk.trust() != Trust::Whole => of_lock.min(max_lag),
+        _ => of_lock,
     };
     walk.zone.fills.enter(key, &walk.key.text, age)
 }

@@ -110,9 +110,10 @@ impl Node {
         std::thread::spawn(move || {
             runtime.block_on(async {
                 let following = async {
+                    let mut tries = tokio::time::interval(Duration::from_millis(200));
                     loop {
+                        tries.tick().await;
                         let Err(LogError { .. }) = follow(&own, &mut follower, &scene).await;
-                        tokio::time::sleep(Duration::from_millis(200)).await;
                     }
                 };
                 tokio::select! {
@@ -160,8 +161,8 @@ impl Node {
                 let (log, entry) = (self.log.clone(), self.entry(target.clone(), Mode::Hard));
                 self.handle.spawn(async move { log.append(&entry).await })
             });
-            let appends: Vec<_> = appends.collect();
-            for append in appends {
+            let begun: Vec<_> = appends.collect();
+            for append in begun {
                 self.handle.block_on(append).unwrap().unwrap();
             }
         }

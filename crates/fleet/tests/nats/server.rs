@@ -40,7 +40,7 @@ impl Servers {
         let ports = free_ports(count * 2);
         let (clients, routes) = ports.split_at(count);
         let urls = routes.iter().map(|port| format!("nats://127.0.0.1:{port}"));
-        let urls = urls.collect::<Vec<_>>().join(",");
+        let joined = urls.collect::<Vec<_>>().join(",");
         let mut children = Vec::new();
         for (number, (port, route)) in clients.iter().zip(routes).enumerate() {
             let mut command = Command::new(&program);
@@ -49,7 +49,14 @@ impl Servers {
             command.arg(store).args(["-n", &format!("s{number}")]);
             if count > 1 {
                 let own = format!("nats://127.0.0.1:{route}");
-                command.args(["--cluster_name", "t", "--cluster", &own, "--routes", &urls]);
+                command.args([
+                    "--cluster_name",
+                    "t",
+                    "--cluster",
+                    &own,
+                    "--routes",
+                    &joined,
+                ]);
             }
             let child = command.stdout(Stdio::null()).stderr(Stdio::null());
             children.push((child.spawn().unwrap(), *port));

@@ -53,16 +53,17 @@ pub(crate) fn address(req: &mut Request, head: &Bytes) -> Option<Bytes> {
 
 impl ExchangeSpan {
     /// The exchange begins; nothing where the request is not recorded.
-    pub(crate) fn begin(req: &mut Request) -> Option<Self> {
+    pub(crate) fn begin(req: &mut Request) -> Option<Box<Self>> {
         let scope = req.tracing.get_mut()?;
         let sink = scope.tracing.sink()?;
-        Some(ExchangeSpan {
+        // An exchange that is not recorded has no room for it.
+        Some(Box::new(ExchangeSpan {
             tracing: Rc::clone(&scope.tracing),
             sink,
             id: scope.exchange.take().unwrap_or_else(random_span),
             parent: scope.under(),
             started_us: clock::now_us(),
-        })
+        }))
     }
 
     /// The exchange is over.

@@ -2,15 +2,17 @@
 //!
 //! The first look-up of most requests is none of a walk: whoever makes it records it.
 
-use std::rc::Rc;
-
 use crate::request::Request;
 use crate::trace::span::{Child, Scope};
 
-/// The steps of a walk: each ends when the next begins.
-#[derive(Debug, Default)]
-pub(crate) struct Steps {
-    scope: Option<Scope>,
+/// The steps of a walk: each ends when the next begins. A walk that is not recorded has no room for
+/// them.
+#[derive(Debug)]
+pub(crate) struct Steps(Option<Box<Recorded>>);
+
+#[derive(Debug)]
+struct Recorded {
+    scope: Scope,
     running: Option<Child>,
 }
 
@@ -21,18 +23,20 @@ impl Steps {
             .tracing
             .get()
             .filter(|scope| scope.tracing.sink().is_some());
-        Steps {
-            scope: scope.cloned(),
-            running: None,
-        }
+        Steps(scope.map(|scope| {
+            Box::new(Recorded {
+                scope: scope.clone(),
+                running: None,
+            })
+        }))
     }
 
     /// Notes that a step begins.
     pub(crate) fn note(&mut self, step: &'static str) {
-        self.running = None;
-        let Some(Scope { tracing, .. }) = &self.scope else {
+        let Some(recorded) = &mut self.0 else {
             return;
         };
+        recorded.running = None;
         let name = match step {
             "lookup" => "cache lookup",
             "wait" => "cache wait",
@@ -40,6 +44,7 @@ impl Steps {
             // A fetch has spans of its own.
             _ => return,
         };
-        self.running = Child::below(&Rc::clone(tracing), tracing.span, name);
+        let tracing = &recorded.scope.tracing;
+        recorded.running = Child::below(tracing, tracing.span, name);
     }
 }

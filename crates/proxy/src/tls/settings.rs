@@ -256,8 +256,8 @@ pub struct SslPolicy {
     /// The zone in which answers of responders are kept, for all workers and over reloads.
     #[directive(name = "ssl_ocsp_cache", default = "off")]
     pub status_cache: Spanned<CacheName>,
-    /// The places in which sessions are kept, so that clients may resume them. Of several lines in a
-    /// block the last one counts.
+    /// The places in which sessions are kept, so that clients may resume them. Of several lines in
+    /// a block the last one counts.
     ///
     /// # Differs from nginx
     ///

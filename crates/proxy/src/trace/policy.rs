@@ -40,15 +40,15 @@ pub struct TracePolicy {
     /// `on` or `1`. It is asked for in the location that a request comes to first, before that
     /// location's `rewrite` and `set`; internal redirects change nothing.
     ///
-    /// Beside the span of a request there is one for each exchange with an origin (kind CLIENT),
-    /// and inside of the cache `cache lookup`, `cache wait` (for another's fill), `cache read` (a
-    /// look-up that waits for the disk), `cache fill` and in it `cache store`. An update in the
-    /// background is a trace of its own, linked to the request that began it.
-    ///
     /// ```nginx
     /// split_clients $otel_trace_id $sampled { 10% on; * off; }
     /// otel_trace $sampled;
     /// ```
+    ///
+    /// Beside the span of a request there is one for each exchange with an origin (kind CLIENT),
+    /// and inside of the cache `cache lookup`, `cache wait` (for another's fill), `cache read` (a
+    /// look-up that waits for the disk), `cache fill` and in it `cache store`. An update in the
+    /// background is a trace of its own, linked to the request that began it.
     ///
     /// # Differs from nginx
     ///

@@ -35,7 +35,7 @@ pub struct Ended {
     peer: Option<Arc<Peer>>,
     worker: Rc<Worker>,
     logged: Option<LoggedExchange>,
-    span: Option<ExchangeSpan>,
+    span: Option<Box<ExchangeSpan>>,
 }
 
 impl Ended {

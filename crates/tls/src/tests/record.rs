@@ -170,8 +170,7 @@ fn keys_change_in_the_middle_of_a_long_body() {
                 0 => ends.filled(&piece, piece.len()),
                 _ => {
                     let mut out = BytesMut::new();
-                    let plain = ends.server.send(&[IoSlice::new(&piece)], &mut out);
-                    let plain = plain.unwrap();
+                    let plain = ends.server.send(&[IoSlice::new(&piece)], &mut out).unwrap();
                     (out, Filled { plain, sealed: 0 })
                 }
             };

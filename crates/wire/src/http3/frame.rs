@@ -61,7 +61,8 @@ pub(crate) struct Head {
     pub(crate) len: u64,
 }
 
-/// Reads the integer that `rest` begins with, and takes it away; none if it is not there as a whole.
+/// Reads the integer that `rest` begins with, and takes it away; none if it is not there as a
+/// whole.
 #[inline]
 pub(crate) fn read_integer(rest: &mut &[u8]) -> Option<u64> {
     let first = *rest.first()?;

@@ -1,7 +1,7 @@
 //! Bounds of what a peer may make us do, and of what is held for it.
 //!
-//! Work that costs a peer little is paid from allowances, as in HTTP/2: so many at once, and so many
-//! a second.
+//! Work that costs a peer little is paid from allowances, as in HTTP/2: so many at once, and so
+//! many a second.
 //!
 //! | bound | of |
 //! |---|---|
@@ -11,13 +11,15 @@
 //! | `made_resets` | streams that we reset for what the peer sent |
 //! | `control` | frames and streams of unknown kinds |
 //! | `priorities` | PRIORITY_UPDATE |
-//! | `small_data`, `empty_data` | DATA of less than `SMALL_DATA` bytes that nobody takes, or of none |
+//! | `small_data`, `empty_data` | DATA of less than `SMALL_DATA` bytes that nobody takes, or of
+//! none |
 //! | `blocked_streams` | blocks of fields that wait for the table |
 //! | `instructions` | instructions for our table, each of which may copy an entry |
 //! | `acknowledgements` | cancellations and increments of the peer's table |
 //! | `SECTIONS_MOST` | our blocks that refer to the table and are not acknowledged |
 //! | `ACKS_LEN_MOST` | bytes of acknowledgements that the peer does not read |
-//! | `ENCODER_LEN_MOST` | bytes of instructions that the peer does not read, beyond which none are made |
+//! | `ENCODER_LEN_MOST` | bytes of instructions that the peer does not read, beyond which none are
+//! made |
 //! | `WAITING_MOST` | bytes of bodies that wait in all streams |
 
 use crate::http2::limits::Allowance;

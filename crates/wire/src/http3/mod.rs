@@ -8,8 +8,8 @@
 //!
 //! 1. No input panics, loops, or is held beyond the bounds of [`limits`] and [`Config`], as long as
 //!    its giver obeys [`Connection::wants_input`].
-//! 2. What comes out does not depend on how the input was cut into pieces, nor on the order in which
-//!    the pieces of different streams came, but for what says so.
+//! 2. What comes out does not depend on how the input was cut into pieces, nor on the order in
+//!    which the pieces of different streams came, but for what says so.
 //! 3. No block of fields that goes out can block its reader: it refers to what was acknowledged.
 //! 4. After a fault of the connection nothing more is read or written: the transport tells the peer
 //!    why.

@@ -29,7 +29,7 @@ pub(crate) enum Inbound {
     Body(Option<u64>),
     /// The trailers have come.
     Behind,
-    /// What comes is no message, or not wanted: it is not read, and stopped behind the answer.
+    /// Bytes that are no message, or not wanted: they are not read, and stopped behind the answer.
     Discard,
     /// Nothing is read any more.
     Ended,
@@ -51,7 +51,7 @@ pub(crate) enum Outbound {
 /// A choice about the owner of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// It has not heard of the stream: its head has not come.
+    /// Nobody: the head of the stream has not come.
     Absent,
     /// Its exchange runs.
     Holds,

@@ -11,11 +11,11 @@ use super::code::Code;
 /// The reason why a stream takes no bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsent {
-    /// It has no room now. [`Connection::writable`](super::Connection::writable) is called when it
-    /// has.
+    /// A stream without room now; [`Connection::writable`](super::Connection::writable) is called
+    /// when it has some.
     Blocked,
-    /// It takes none any more: the peer has stopped it, or it is gone. What has happened to it is
-    /// told to the machine by another way.
+    /// A stream that takes none any more: the peer has stopped it, or it is gone, of which the
+    /// machine hears by another way.
     Gone,
 }
 

@@ -91,7 +91,7 @@ fn behind_requests_of_one_moment_share_one_validation() {
     }
 }
 
-/// What was asked of the origin before `max_lag` may have been purged since.
+/// An answer that was asked of the origin before `max_lag` may have been purged since.
 #[test]
 fn behind_a_fill_that_is_older_than_the_limit_is_not_joined() {
     for on_lag in [OnLag::Revalidate, OnLag::Miss] {

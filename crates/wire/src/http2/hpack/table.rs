@@ -112,8 +112,8 @@ impl Table {
         (number > 0 && index < self.entries.len()).then_some(index)
     }
 
-    /// The number of the oldest entry that would be left if one of so many bytes of texts came; none
-    /// if all would go, or it is larger than the table.
+    /// The number of the oldest entry that would be left if one of so many bytes of texts came;
+    /// none if all would go, or it is larger than the table.
     pub(crate) fn oldest_beside(&self, len: usize) -> Option<u32> {
         let room = self.max.checked_sub(len + OVERHEAD)?;
         let mut left = self.size;

@@ -113,7 +113,7 @@ impl Connection {
         }
     }
 
-    /// Tells the peer that a block was read that needed the table (RFC 9204 §4.4.1).
+    /// The acknowledgement of a block that was read and needed the table (RFC 9204 §4.4.1).
     fn acknowledge(&mut self, id: u64, prefix: &Prefix) -> Result<(), Fault> {
         if prefix.required == 0 {
             return Ok(());

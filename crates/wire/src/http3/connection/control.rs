@@ -70,7 +70,7 @@ enum Reading {
     Skip(u64),
 }
 
-/// What the control stream has said.
+/// The words of the control stream so far.
 #[derive(Debug, Default)]
 pub(super) struct State {
     reading: Reading,

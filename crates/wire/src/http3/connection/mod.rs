@@ -5,10 +5,10 @@
 //!    └──────────┴──► Failed (the transport tells the code; nothing is read or written any more)
 //! ```
 //!
-//! Its owner tells of streams that the peer has [opened](Connection::opened) and gives what it reads
-//! of them; does what [`Connection::next_event`] says; and calls [`Connection::flush`]. `receive`
-//! reads requests, `block` blocks of fields, `control` the peer's unidirectional streams, `send`
-//! writes.
+//! Its owner tells of streams that the peer has [opened](Connection::opened) and gives what it
+//! reads of them; does what [`Connection::next_event`] says; and calls [`Connection::flush`].
+//! `receive` reads requests, `block` blocks of fields, `control` the peer's unidirectional streams,
+//! `send` writes.
 //!
 //! 1. A stream is in the table from its begin until its owner has released it and both directions
 //!    have ended.
@@ -255,7 +255,8 @@ impl Connection {
         self.next_request = self.next_request.max(id + STEP);
         let is_late = matches!(self.life, Life::Leaving(end) if id >= end);
         let most = self.config.max_concurrent_streams as usize;
-        // A stream that the peer has reset is none of its open ones, but its exchange may still run.
+        // A stream that the peer has reset is none of its open ones, but its exchange may still
+        // run.
         let is_one_too_many = self.streams.len() >= most.saturating_mul(2);
         if !is_late && !is_one_too_many && number_of(id).is_some() {
             self.streams.insert(id, now, self.config.stream_window);
@@ -366,7 +367,7 @@ impl Connection {
         self.fail_if(outcome);
     }
 
-    /// Tells the peer that blocks of a stream are not read (RFC 9204 §4.4.2). INVARIANT 3.
+    /// The word to the peer that blocks of a stream are not read (RFC 9204 §4.4.2). INVARIANT 3.
     fn cancel_section(&mut self, id: u64) -> Result<(), Fault> {
         if !self.decoder.has_table() {
             return Ok(());
@@ -388,7 +389,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Resets a stream. Its owner is told nothing: it is who resets it, or it has never heard of it.
+    /// Resets a stream. Its owner is told nothing: it is who resets it, or it has never heard of
+    /// it.
     pub fn reset(&mut self, id: u64, code: Code) {
         let Some(stream) = self.streams.get_mut(id) else {
             return;

@@ -54,8 +54,8 @@ impl Connection {
     /// Takes bytes of a stream, in order; `now` is the time since the connection's begin, of which
     /// seconds are enough.
     ///
-    /// Nothing is to be given of a stream while [`Connection::wants_input`] says so, nor of one that
-    /// was stopped.
+    /// Nothing is to be given of a stream while [`Connection::wants_input`] says so, nor of one
+    /// that was stopped.
     pub fn receive(&mut self, stream: u64, bytes: Bytes, now: Duration) {
         if self.life == Life::Failed {
             return;
@@ -301,7 +301,7 @@ impl Connection {
         }
     }
 
-    /// Tells of a request whose head has come, and behind it more than its end.
+    /// Reports a request whose head has come, and behind it more than its end.
     pub(super) fn tell_pending(&mut self, id: u64) {
         let Some(stream) = self.streams.get_mut(id) else {
             return;
@@ -356,7 +356,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Tells of the end of a body, or of a request that is nothing but a head.
+    /// Reports the end of a body, or of a request that is nothing but a head.
     fn tell_end(&mut self, id: u64) {
         let Some(stream) = self.streams.get_mut(id) else {
             return;

@@ -43,8 +43,8 @@ pub enum BadBlock {
 }
 
 impl BadBlock {
-    /// True if the block can be read, but is longer than what is read: the fault of its message, not
-    /// of the connection.
+    /// True if the block can be read, but is longer than what is read: the fault of its message,
+    /// not of the connection.
     #[must_use]
     pub fn is_long(self) -> bool {
         matches!(self, BadBlock::LongText | BadBlock::LongList)
@@ -63,9 +63,9 @@ impl From<BadInteger> for BadBlock {
 /// The reason why instructions are not obeyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadInstruction {
-    /// They cannot be.
+    /// Instructions that cannot be.
     Invalid,
-    /// There are more than are borne.
+    /// Instructions beyond what is borne.
     TooMany,
 }
 
@@ -212,8 +212,8 @@ impl Decoder {
                 insert(&mut self.table, (Class::of(name), Name::Text(name)), value)
             }
             0x20.. => {
-                let size = integer::read(rest, 5)?;
-                let size = usize::try_from(size).map_err(|_| Stop::Invalid)?;
+                let number = integer::read(rest, 5)?;
+                let size = usize::try_from(number).map_err(|_| Stop::Invalid)?;
                 // RFC 9204 §4.3.1.
                 if size > self.most {
                     return Err(Stop::Invalid);
@@ -227,8 +227,8 @@ impl Decoder {
 
     /// RFC 9204 §4.3.4.
     fn duplicate(&mut self, rest: &mut &[u8]) -> Result<(), Stop> {
-        let index = integer::read(rest, 5)?;
-        let index = usize::try_from(index).map_err(|_| Stop::Invalid)?;
+        let number = integer::read(rest, 5)?;
+        let index = usize::try_from(number).map_err(|_| Stop::Invalid)?;
         let entry = self.table.get(index).ok_or(Stop::Invalid)?;
         let class = entry.class;
         self.value.clear();
@@ -346,8 +346,8 @@ fn read_entry_text<'a, 'b: 'a>(
     scratch: &'a mut Vec<u8>,
 ) -> Result<&'a [u8], Stop> {
     let is_coded = rest.first().is_some_and(|first| first >> prefix & 1 != 0);
-    let len = integer::read(rest, prefix)?;
-    let len = usize::try_from(len).map_err(|_| Stop::Invalid)?;
+    let number = integer::read(rest, prefix)?;
+    let len = usize::try_from(number).map_err(|_| Stop::Invalid)?;
     if len > if is_coded { most * CODED_MOST } else { most } {
         return Err(Stop::Invalid);
     }
@@ -521,8 +521,8 @@ fn read_text<'a, 'b: 'a>(
     scratch: &'a mut Vec<u8>,
 ) -> Result<&'a [u8], BadBlock> {
     let is_coded = rest.first().is_some_and(|first| first >> prefix & 1 != 0);
-    let len = integer::read(rest, prefix)?;
-    let len = usize::try_from(len).map_err(|_| BadBlock::LongInteger)?;
+    let number = integer::read(rest, prefix)?;
+    let len = usize::try_from(number).map_err(|_| BadBlock::LongInteger)?;
     // INVARIANT 2.
     if len > most {
         return Err(BadBlock::LongText);

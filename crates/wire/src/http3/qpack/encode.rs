@@ -1,8 +1,8 @@
-//! Fields, compressed into blocks (RFC 9204 §4.5), and the instructions that change the peer's table
-//! (§4.3).
+//! Fields, compressed into blocks (RFC 9204 §4.5), and the instructions that change the peer's
+//! table (§4.3).
 //!
 //! ```text
-//! a row, or an acknowledged entry ─► index      one of a name that repeats ─► literal, and inserted
+//! a row, or an acknowledged entry ─► index      one of a name that repeats ─► literal, inserted
 //! a secret ─► literal that nobody may index     any other ─► literal
 //! ```
 //!
@@ -42,9 +42,9 @@ const INSTRUCTION_MOST: usize = 10;
 /// The reason why what the peer tells of its table cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadAcknowledgement {
-    /// It tells of what was not sent.
+    /// An acknowledgement of what was not sent.
     Invalid,
-    /// It tells more than is borne.
+    /// An acknowledgement of more than is borne.
     TooMany,
 }
 
@@ -176,8 +176,8 @@ impl Encoder {
         [required, u64::from(self.known - highest)]
     }
 
-    /// Ends a block of a stream: writes it as a HEADERS frame; returns its bytes without the frame's
-    /// head.
+    /// Ends a block of a stream: writes it as a HEADERS frame; returns its bytes without the
+    /// frame's head.
     pub fn end(&mut self, stream: u64, out: &mut BytesMut) -> usize {
         let [required, delta] = self.encoded_prefix();
         let mut prefix = BytesMut::with_capacity(2 * INSTRUCTION_MOST);
@@ -237,8 +237,9 @@ impl Encoder {
     /// §4.4.1: the oldest block of a stream was read.
     fn acknowledge(&mut self, stream: u64) -> Result<(), BadAcknowledgement> {
         let at = self.sections.iter().position(|it| it.stream == stream);
-        let section = at.and_then(|at| self.sections.remove(at));
-        let section = section.ok_or(BadAcknowledgement::Invalid)?;
+        let section = at
+            .and_then(|at| self.sections.remove(at))
+            .ok_or(BadAcknowledgement::Invalid)?;
         self.known = self.known.max(section.required);
         Ok(())
     }

@@ -345,7 +345,7 @@ fn what_would_end_a_line_is_no_part_of_a_value() {
 enum Step {
     /// A block with fields of these numbers.
     Write(Vec<(u8, u8)>),
-    /// So many bytes of the instructions.
+    /// Bytes of the instructions, so many.
     Instruct(usize),
     /// The oldest block that can be read is read and acknowledged, or cancelled.
     Read(bool),

@@ -28,7 +28,7 @@ struct Way {
     has_ended: bool,
 }
 
-/// What a stream of the server's answer has brought.
+/// The parts of the server's answer that a stream has brought.
 #[derive(Debug, Default)]
 struct Answer {
     buffer: Vec<u8>,
