@@ -6,6 +6,5 @@ mod agree;
 mod carry;
 mod pair;
 mod quic;
-mod record;
 mod refuse;
 mod resume;
