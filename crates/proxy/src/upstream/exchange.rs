@@ -170,7 +170,6 @@ async fn fetch_with(
     if request::must_read_body(req, target.protocol) {
         Box::pin(body::read_all(req)).await?;
     }
-    // It lives as long as the exchange, whose future has little room.
     let prepared = Box::new(prepare(req, (target, resolved), ask)?);
     let location = Arc::clone(&req.location);
     let settings = location.settings.pass(target.protocol);
