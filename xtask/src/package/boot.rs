@@ -10,7 +10,7 @@
 //! nothing else shows that the service lives within the bounds of its unit. The container has no
 //! network but its own loopback, and its root is kept below `target/package/boot`.
 
-use super::nspawn::{self, Machine, Root};
+use super::nspawn::{self, LOAD, Machine, Root, Step};
 use super::repository::publish;
 use super::repository_check::Made;
 use super::{Build, Compression, build, ignore_missing, pack, stage, target, tools};
@@ -22,11 +22,6 @@ use std::process::Stdio;
 
 /// Upgrades under load.
 const UPGRADES: usize = 5;
-
-/// Asks for the page until it is told to end, and tells how often that failed.
-const LOAD: &str = "bad=0; ok=0; while [ ! -e /root/stop ]; do \
-     if curl -sf -o /dev/null http://127.0.0.1/; then ok=$((ok+1)); else bad=$((bad+1)); fi; done; \
-     echo $ok answered, $bad failed";
 
 /// Runs the steps, each of which is a check.
 pub(super) fn run() -> Result<Tally> {
@@ -52,20 +47,10 @@ pub(super) fn run() -> Result<Tally> {
     fs::remove_dir_all(&repository).or_else(ignore_missing)?;
     publish(&out, &repository, &Made::new("boot")?.signer)?;
     let machine = Machine::boot(&root, Root::Kept)?;
-    let mut tally = Tally::default();
-    for (name, step) in STEPS {
-        let outcome = step(&machine);
-        if let Err(error) = &outcome {
-            println!("package --boot: {name}: {error:#}");
-        }
-        tally += Tally::from(outcome.is_ok());
-    }
-    Ok(tally)
+    Ok(nspawn::make_steps("boot", &machine, &STEPS))
 }
 
-type Step = fn(&Machine) -> Result<()>;
-
-const STEPS: [(&str, Step); 6] = [
+const STEPS: [Step<Machine>; 6] = [
     ("install", install),
     ("reload", reload),
     ("upgrade", upgrade),

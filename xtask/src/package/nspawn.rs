@@ -5,6 +5,7 @@
 use super::check::said;
 use super::{has, ignore_missing};
 use crate::packages;
+use crate::tally::Tally;
 use anyhow::{Context, Result};
 use millpond_testkit::Deadline;
 use std::fs;
@@ -14,6 +15,27 @@ use std::time::Duration;
 
 /// The longest that a boot, or an end, may take.
 const WAIT: Duration = Duration::from_secs(60);
+
+/// Asks for the page until it is told to end, and tells how often that failed.
+pub(super) const LOAD: &str = "bad=0; ok=0; while [ ! -e /root/stop ]; do \
+     if curl -sf -o /dev/null http://127.0.0.1/; then ok=$((ok+1)); else bad=$((bad+1)); fi; done; \
+     echo $ok answered, $bad failed";
+
+/// A check by its name, which begins where the one before ended.
+pub(super) type Step<T> = (&'static str, fn(&T) -> Result<()>);
+
+/// Makes the checks of a task in their order; those that fail are named.
+pub(super) fn make_steps<T>(task: &str, subject: &T, steps: &[Step<T>]) -> Tally {
+    let mut tally = Tally::default();
+    for (name, step) in steps {
+        let outcome = step(subject);
+        if let Err(error) = &outcome {
+            println!("package --{task}: {name}: {error:#}");
+        }
+        tally += Tally::from(outcome.is_ok());
+    }
+    tally
+}
 
 /// The fate of what a machine changes in its root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@
 //! It takes minutes, and the network the first time, and is not part of `cargo xtask test`.
 
 use super::check::said;
-use super::nspawn::{self, Machine, Root};
+use super::nspawn::{self, LOAD, Machine, Root, Step};
 use super::{Build, Compression, build, has, ignore_missing, pack, stage, target, tools};
 use crate::tally::Tally;
 use crate::workspace;
@@ -25,11 +25,6 @@ use std::process::{Child, Command, Stdio};
 
 /// Names of the machines, in the order of the play.
 const NAMES: [&str; 3] = ["one", "two", "three"];
-
-/// Asks for a page until it is told to end, and tells how often that failed.
-const LOAD: &str = "bad=0; ok=0; while [ ! -e /root/stop ]; do \
-     if curl -sf -o /dev/null http://127.0.0.1/; then ok=$((ok+1)); else bad=$((bad+1)); fi; done; \
-     echo $ok answered, $bad failed";
 
 /// The configuration of the roll-outs; the mark tells which of them is in force.
 const CONF: &str = include_str!("../../../packaging/millpond.conf");
@@ -43,15 +38,7 @@ pub(super) fn run() -> Result<Tally> {
         return Ok(Tally::SKIP);
     }
     let fleet = Fleet::make()?;
-    let mut tally = Tally::default();
-    for (name, step) in STEPS {
-        let outcome = step(&fleet);
-        if let Err(error) = &outcome {
-            println!("package --rollout: {name}: {error:#}");
-        }
-        tally += Tally::from(outcome.is_ok());
-    }
-    Ok(tally)
+    Ok(nspawn::make_steps("rollout", &fleet, &STEPS))
 }
 
 /// ssh has no `--version`.
@@ -59,9 +46,7 @@ fn is_there(program: &str) -> bool {
     has(program) || Path::new("/usr/bin").join(program).is_file()
 }
 
-type Step = fn(&Fleet) -> Result<()>;
-
-const STEPS: [(&str, Step); 6] = [
+const STEPS: [Step<Fleet>; 6] = [
     ("first installation", first),
     ("again without a change", again),
     ("another version under load", version),
@@ -85,13 +70,12 @@ impl Fleet {
         let root = folder.join("root");
         nspawn::bootstrap(
             &root,
-            "openssl,curl,logrotate,procps,python3,openssh-server",
+            "openssl,curl,logrotate,procps,python3-apt,openssh-server",
         )?;
         key(&folder, &root)?;
-        let boot = |_: &&str| Machine::boot(&root, Root::Forgotten);
         let machines = NAMES
             .iter()
-            .map(|name| boot(&name))
+            .map(|_| Machine::boot(&root, Root::Forgotten))
             .collect::<Result<Vec<_>>>()?;
         let mut inventory = String::from("[millpond]\n");
         for (name, machine) in NAMES.iter().zip(&machines) {
