@@ -87,7 +87,7 @@ impl Trust {
 }
 
 /// Decides what trust there is at `now_ms`.
-pub(crate) fn trust((confirmed_ms, max_ms): (u64, u64), now_ms: u64, on_lag: OnLag) -> Trust {
+pub(crate) fn trust(confirmed_ms: u64, max_ms: u64, now_ms: u64, on_lag: OnLag) -> Trust {
     // INVARIANT 1 of `crates/fleet`: fresh only if `now - confirmed <= max_lag`.
     let is_confirmed = confirmed_ms > 0;
     match on_lag {
@@ -167,7 +167,7 @@ impl Lag {
         // Before the clock: what is confirmed meanwhile makes it no later.
         let confirmed_ms = self.confirmed_ms();
         let on_lag = policy.on_lag.unwrap_or(of_fleet);
-        trust((confirmed_ms, max_ms), now_ms(), on_lag)
+        trust(confirmed_ms, max_ms, now_ms(), on_lag)
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
             (500, OnLag::Miss, Trust::Whole),
         ];
         for (now_ms, on_lag, expected) in table {
-            assert_eq!(trust((1000, 5000), now_ms, on_lag), expected, "{now_ms}");
+            assert_eq!(trust(1000, 5000, now_ms, on_lag), expected, "{now_ms}");
         }
     }
 

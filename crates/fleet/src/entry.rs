@@ -113,7 +113,7 @@ impl Entry {
                     node,
                 }))
             }
-            1 => Purge::read((run, count), rest).map(Entry::Purge),
+            1 => Purge::read(run, count, rest).map(Entry::Purge),
             _ => None,
         }
     }
@@ -162,7 +162,7 @@ impl Purge {
         }
     }
 
-    fn read((run, count): (Run, u64), mut rest: Bytes) -> Option<Purge> {
+    fn read(run: Run, count: u64, mut rest: Bytes) -> Option<Purge> {
         let mode = match rest.try_get_u8().ok()? {
             1 => Mode::Hard,
             2 => Mode::Soft,

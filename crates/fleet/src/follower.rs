@@ -7,8 +7,8 @@
 //!                               └─ own beat: confirmed since it was sent
 //! ```
 //!
-//! It has no sockets, clocks or disks: what happens is told to it, in any order, and each event is
-//! a method.
+//! The machine has no sockets, clocks or disks: what happens is told to it, in any order, and each
+//! event is a method.
 //!
 //! 1. A zone is confirmed for the time at which a beat was made, once the beat has come back and
 //!    the zone has taken everything before it.

@@ -37,7 +37,7 @@ impl Endpoint {
     /// Reads an endpoint.
     ///
     /// # Errors
-    /// It has no host, or a port that is none.
+    /// A text without a host, or with a port that is none.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (rest, is_encrypted) = match strip_scheme(text, "https://") {
             Some(rest) => (rest, true),

@@ -5,8 +5,8 @@
 //!  (its own thread)  └─ full: dropped, counted          └─ http: POST of protobuf, port 4318
 //! ```
 //!
-//! Who records a span encodes it at once, so that the queue holds bytes and nothing that has to be
-//! kept alive; a batch is these bytes one behind the other, with a head.
+//! A span is encoded by whoever records it, at once, so that the queue holds bytes and nothing that
+//! has to be kept alive; a batch is these bytes one behind the other, with a head.
 //!
 //! Invariants:
 //! 1. Nothing that a collector does or sends makes it panic, and nobody but the exporter's own
@@ -14,7 +14,7 @@
 //! 2. What waits is bounded in number and in bytes; what is too much is dropped and counted.
 //! 3. A collector that fails costs a line of the log once in a while.
 //!
-//! What it does not do: configuration; trees of spans, which are the business of who records them.
+//! Not here: configuration; trees of spans, which are the business of whoever records them.
 //!
 //! Sources: the specification of OTLP 1.x and `opentelemetry-proto` 1.x; gRPC over HTTP/2.
 

@@ -10,7 +10,7 @@
 //! machines have no network but their own loopback. A play takes the machines one after the other,
 //! so that each check that fails must leave the two behind as they are.
 //!
-//! It takes minutes, and the network the first time, and is not part of `cargo xtask test`.
+//! The task takes minutes, and the network the first time, and is not part of `cargo xtask test`.
 
 use super::check::said;
 use super::nspawn::{self, LOAD, Machine, Root, Step};

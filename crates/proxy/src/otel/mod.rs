@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A request without `otel_trace` and `otel_trace_context` has no [`Scope`], and costs nothing.
-//! Where a span ends, it is encoded and handed to the exporter (`collector.rs`); spans that are cut
+//! A span that ends is encoded and handed to the exporter (`collector.rs`); spans that are cut
 //! off end when they are dropped.
 //!
 //! Invariants:

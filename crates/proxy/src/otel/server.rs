@@ -1,7 +1,7 @@
 //! The span of a request: its attributes are nginx's, and what the cache did.
 //!
-//! It is made when the answer was sent, or could not be, of what the request is then: after an
-//! internal redirect, name and attributes are those of the location that answered.
+//! The span is made when the answer was sent, or could not be, of what the request is then: after
+//! an internal redirect, name and attributes are those of the location that answered.
 
 use millpond_otlp::attribute::Value;
 use millpond_otlp::span::{Kind, Place, Span};

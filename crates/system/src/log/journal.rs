@@ -16,7 +16,7 @@
 //! 2. A value is at most [`MAX_VALUE`] bytes, and names are those of the code, so that an event is
 //!    small enough for a datagram and needs no memory that is handed over as a descriptor.
 //!
-//! What it does not do: streams, and the form of syslog, which journald reads on `/dev/log`.
+//! Not here: streams, and the form of syslog, which journald reads on `/dev/log`.
 //!
 //! Sources: systemd's JOURNAL_NATIVE_PROTOCOL, systemd.journal-fields(7), systemd.exec(5).
 

@@ -2,7 +2,7 @@
 //!
 //! 1. Every fault has one code, and one text for the log.
 //!
-//! Whether a fault ends a stream or the connection is said by who finds it.
+//! The end of a stream or of the connection by a fault is decided by whoever finds it.
 
 use super::flood::Flood;
 use super::qpack::BadBlock;

@@ -14,10 +14,10 @@
 //! 4. After a fault of the connection nothing more is read or written: the transport tells the peer
 //!    why.
 //!
-//! What is the same in HTTP/2 is used from there: names, values, requests, messages, priorities and
-//! their scheduler, Huffman's code, dynamic tables.
+//! Parts that are the same in HTTP/2 are used from there: names, values, requests, messages,
+//! priorities and their scheduler, Huffman's code, dynamic tables.
 //!
-//! What it does not do: QUIC, TLS, clocks (a time is given), pushes, datagrams.
+//! Not here: QUIC, TLS, clocks (a time is given), pushes, datagrams.
 //!
 //! Sources: RFC 9114, RFC 9204, RFC 9218, RFC 9220; nginx 1.31 (`src/http/v3`).
 

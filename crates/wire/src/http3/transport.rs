@@ -2,7 +2,7 @@
 //!
 //! 1. A stream that was finished or reset is not written to any more.
 //!
-//! How bytes become packets, and when they are sent again, is the transport's business.
+//! The way of bytes into packets, and their sending again, is the transport's business.
 
 use bytes::Bytes;
 

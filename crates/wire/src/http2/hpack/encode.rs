@@ -5,8 +5,8 @@
 //! a secret ─► literal that nobody may index      any other ─► literal
 //! ```
 //!
-//! Which fields go into the table is said by [`policy`]. Each entry names the one before it of the
-//! same name, so that a look-up tries a few entries and searches nothing.
+//! The fields that go into the table are chosen by [`policy`]. Each entry names the one before it
+//! of the same name, so that a look-up tries a few entries and searches nothing.
 //!
 //! 1. What goes out is one field of the same name and value, in small letters, without line ends.
 //! 2. The table is no larger than the peer allows, nor than its default size.

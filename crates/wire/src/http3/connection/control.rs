@@ -30,9 +30,9 @@ use crate::http3::stream::{Inbound, Partial};
 /// A way to say that no more requests are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Farewell {
-    /// Those that are on their way are served (RFC 9114 §5.2: the first of two steps).
+    /// Requests that are on their way are served (RFC 9114 §5.2: the first of two steps).
     Warn,
-    /// Those that have come are served, and no later ones.
+    /// Requests that have come are served, and no later ones.
     Last,
 }
 

@@ -98,9 +98,9 @@ enum Order {
 
 /// The bits of a stream's number that say who has opened it, and for which directions.
 const KIND: u64 = 3;
-/// Those of a request's.
+/// The bits of a request's stream.
 const REQUEST: u64 = 0;
-/// Those of the peer's unidirectional streams.
+/// The bits of the peer's unidirectional streams.
 const PEER: u64 = 2;
 /// The difference of the numbers of two streams of a kind.
 const STEP: u64 = 4;

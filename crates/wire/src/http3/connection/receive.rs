@@ -225,7 +225,7 @@ impl Connection {
         len: u64,
         now: Duration,
     ) -> Result<(), Fault> {
-        self.spend_small((id, len), now)?;
+        self.spend_small(id, len, now)?;
         let left = match left {
             Some(left) => match left.checked_sub(len) {
                 Some(left) => Some(left),
@@ -241,7 +241,7 @@ impl Connection {
     }
 
     /// Pays for a small frame; its reader may make it good.
-    fn spend_small(&mut self, (id, len): (u64, u64), now: Duration) -> Result<(), Fault> {
+    fn spend_small(&mut self, id: u64, len: u64, now: Duration) -> Result<(), Fault> {
         if len == 0 {
             let has_one = self.allowances.empty_data.spend(now);
             return has_one.then_some(()).ok_or(Fault::Flood(Flood::EmptyData));

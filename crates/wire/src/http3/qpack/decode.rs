@@ -203,13 +203,13 @@ impl Decoder {
                     let entry = self.table.get(index).ok_or(Stop::Invalid)?;
                     (entry.class, Name::Of(index))
                 };
-                insert(&mut self.table, (class, name), value)
+                insert(&mut self.table, class, name, value)
             }
             0x40.. => {
                 let most = self.table.max();
                 let name = read_entry_text(rest, 5, most, &mut self.name)?;
                 let value = read_entry_text(rest, 7, most, &mut self.value)?;
-                insert(&mut self.table, (Class::of(name), Name::Text(name)), value)
+                insert(&mut self.table, Class::of(name), Name::Text(name), value)
             }
             0x20.. => {
                 let number = integer::read(rest, 5)?;
@@ -233,7 +233,7 @@ impl Decoder {
         let class = entry.class;
         self.value.clear();
         self.value.extend_from_slice(self.table.value(entry));
-        insert(&mut self.table, (class, Name::Of(index)), &self.value)
+        insert(&mut self.table, class, Name::Of(index), &self.value)
     }
 
     /// Reads the begin of a block (§4.5.1).
@@ -320,7 +320,7 @@ impl From<BadInteger> for Stop {
 }
 
 /// Adds an entry, which is no larger than the table (§3.2.2).
-fn insert(table: &mut Table, (class, name): (Class, Name<'_>), value: &[u8]) -> Result<(), Stop> {
+fn insert(table: &mut Table, class: Class, name: Name<'_>, value: &[u8]) -> Result<(), Stop> {
     let name_len = match name {
         Name::Text(text) => text.len(),
         Name::Of(index) => table.get(index).map_or(0, |entry| table.name(entry).len()),

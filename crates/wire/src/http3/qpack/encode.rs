@@ -420,9 +420,9 @@ impl Encoder {
             let index = u64::from(self.known - number);
             integer::write(&mut self.fields, 0x40 | is_forbidden << 5, 4, index);
         } else {
-            write_text(&mut self.fields, (0x20 | is_forbidden << 4, 3), field.name);
+            write_text(&mut self.fields, 0x20 | is_forbidden << 4, 3, field.name);
         }
-        write_text(&mut self.fields, (0, 7), field.value);
+        write_text(&mut self.fields, 0, 7, field.value);
     }
 
     /// Notes that the block refers to an entry; false if it may not.
@@ -492,9 +492,9 @@ impl Encoder {
                 let index = u64::from(self.table.newest() - number);
                 integer::write(out, 0x80, 6, index);
             }
-            (None, _) => write_text(out, (0x40, 5), field.name),
+            (None, _) => write_text(out, 0x40, 5, field.name),
         }
-        write_text(out, (0, 7), field.value);
+        write_text(out, 0, 7, field.value);
         if let Some(newest) = self.newest.get_mut(field.list) {
             let facts = Facts {
                 class,
@@ -518,7 +518,7 @@ enum Indexing {
 /// Writes a text, coded if that is shorter, behind the bits of `first` that are not its length's
 /// prefix and the bit before that.
 #[inline]
-fn write_text(out: &mut BytesMut, (first, prefix): (u8, u32), text: &[u8]) {
+fn write_text(out: &mut BytesMut, first: u8, prefix: u32, text: &[u8]) {
     let len = huffman::encoded_len(text);
     if len < text.len() {
         integer::write(out, first | 1 << prefix, prefix, len as u64);
