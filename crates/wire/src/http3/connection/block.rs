@@ -59,11 +59,14 @@ impl Connection {
         Ok(())
     }
 
+    /// The fewest insertions that a block waits for.
+    pub(super) fn awaited_insertions(&self) -> Option<u32> {
+        let awaited = |id: &u64| self.streams.get(*id).map(|stream| stream.awaits);
+        self.waiting.iter().filter_map(awaited).min()
+    }
+
     /// Reads the blocks whose insertions have come, and what came behind them.
     pub(super) fn read_waiting(&mut self, now: Duration) -> Result<(), Fault> {
-        if self.waiting.is_empty() {
-            return Ok(());
-        }
         let count = self.decoder.insertions();
         for id in self.waiting.clone() {
             let Some(stream) = self.streams.get_mut(id) else {

@@ -154,14 +154,26 @@ impl Connection {
         Ok(Some(kind))
     }
 
+    /// Obeys instructions for the table. A block is read as soon as the insertions that it needs
+    /// have come, so that what is read does not depend on what comes in one piece.
     fn read_instructions(&mut self, bytes: &[u8], now: Duration) -> Result<(), Fault> {
-        let allowance = &mut self.allowances.instructions;
-        let outcome = self.decoder.obey(bytes, || allowance.spend(now));
-        outcome.map_err(|bad| match bad {
-            BadInstruction::Invalid => Fault::EncoderInstruction,
-            BadInstruction::TooMany => Fault::Flood(Flood::TableInstructions),
-        })?;
-        self.read_waiting(now)
+        let mut rest = bytes;
+        loop {
+            let awaited = self.awaited_insertions();
+            let allowance = &mut self.allowances.instructions;
+            let outcome = self
+                .decoder
+                .obey_until(rest, awaited, || allowance.spend(now));
+            let is_there = outcome.map_err(|bad| match bad {
+                BadInstruction::Invalid => Fault::EncoderInstruction,
+                BadInstruction::TooMany => Fault::Flood(Flood::TableInstructions),
+            })?;
+            if !is_there {
+                return Ok(());
+            }
+            rest = &[];
+            self.read_waiting(now)?;
+        }
     }
 
     fn read_acknowledgements(&mut self, bytes: &[u8], now: Duration) -> Result<(), Fault> {

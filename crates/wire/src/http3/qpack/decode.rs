@@ -150,35 +150,51 @@ impl Decoder {
     ///
     /// # Errors
     /// See [`BadInstruction`]: the connection must end.
-    pub fn obey(
+    pub fn obey(&mut self, bytes: &[u8], pay: impl FnMut() -> bool) -> Result<(), BadInstruction> {
+        self.obey_until(bytes, None, pay).map(drop)
+    }
+
+    /// Obeys them up to an insertion that a block waits for, which a later instruction may evict.
+    /// Returns true if that has come: the rest is kept for the next call.
+    ///
+    /// # Errors
+    /// See [`BadInstruction`]: the connection must end.
+    pub fn obey_until(
         &mut self,
         bytes: &[u8],
+        awaited: Option<u32>,
         mut pay: impl FnMut() -> bool,
-    ) -> Result<(), BadInstruction> {
+    ) -> Result<bool, BadInstruction> {
         if self.partial.is_empty() {
-            let read = self.obey_whole(bytes, &mut pay)?;
+            let read = self.obey_whole(bytes, awaited, &mut pay)?;
             self.partial
                 .extend_from_slice(bytes.get(read..).unwrap_or_default());
         } else {
             let mut joined = std::mem::take(&mut self.partial);
             joined.extend_from_slice(bytes);
-            let read = self.obey_whole(&joined, &mut pay)?;
+            let read = self.obey_whole(&joined, awaited, &mut pay)?;
             joined.drain(..read);
             if !joined.is_empty() {
                 self.partial = joined;
             }
         }
-        Ok(())
+        Ok(self.has_come(awaited))
     }
 
-    /// Obeys the instructions that are there as a whole; returns the bytes that they have.
+    fn has_come(&self, awaited: Option<u32>) -> bool {
+        awaited.is_some_and(|count| self.insertions() >= count)
+    }
+
+    /// Obeys the instructions that are there as a whole, up to an insertion; returns the bytes that
+    /// they have.
     fn obey_whole(
         &mut self,
         bytes: &[u8],
+        awaited: Option<u32>,
         pay: &mut impl FnMut() -> bool,
     ) -> Result<usize, BadInstruction> {
         let mut rest = bytes;
-        while !rest.is_empty() {
+        while !rest.is_empty() && !self.has_come(awaited) {
             let before = rest;
             match self.obey_one(&mut rest) {
                 Ok(()) if pay() => {}
@@ -187,7 +203,7 @@ impl Decoder {
                 Err(Stop::Invalid) => return Err(BadInstruction::Invalid),
             }
         }
-        Ok(bytes.len())
+        Ok(bytes.len() - rest.len())
     }
 
     fn obey_one(&mut self, rest: &mut &[u8]) -> Result<(), Stop> {

@@ -499,6 +499,27 @@ fn blocks_wait_for_their_insertions() {
     assert_eq!(Fault::TooManyBlocked.flood(), Some(Flood::BlockedStreams));
 }
 
+/// A block is read as soon as it can be: what its entries are does not depend on the instructions
+/// that came in one piece with them.
+#[test]
+fn a_block_is_read_before_a_later_instruction_evicts_what_it_needs() {
+    let block = [&[0x03, 0x81, 0xc0 | 17, 0xc0 | 23][..], &[0x10, 0x11]].concat();
+    let mut side = Side::new();
+    side.open(6, &[2, 0x3f, 0xbd, 0x01]);
+    side.open(0, &frame_of(1, &block));
+    side.end(0);
+    let inserts = [&[0xc0, 1, b'a'][..], &[0xc1, 2, b'/', b'x']].concat();
+    // The table is emptied, and gets room for others.
+    let pieces = [&inserts[..], &[0x20, 0x3f, 0xbd, 0x01]].concat();
+    side.give(6, &[&pieces[..], &inserts].concat());
+    assert!(
+        matches!(&side.events[..], [Event::Request { head, .. }] if head.line() == b"GET /x HTTP/3.0")
+    );
+    side.open(4, &frame_of(1, &[&[0x05, 0x81][..], &block[2..]].concat()));
+    side.end(4);
+    assert_eq!(side.failure(), None, "instructions behind it were obeyed");
+}
+
 /// RFC 9204 §2.2.3, §6.
 #[test]
 fn what_cannot_be_obeyed_or_read_ends_the_connection() {
