@@ -39,6 +39,7 @@ const CONF: &str = "%%GLOBALS%%
         server {
             listen 127.0.0.1:%%PORT_SLOW%% http2;
             client_header_timeout 1s;
+            keepalive_timeout 1s;
             client_body_timeout 1s;
             send_timeout 1s;
             # A body that is read, and goes nowhere.
@@ -835,7 +836,7 @@ fn a_client_that_reads_nothing_is_left() -> Result<()> {
 }
 
 /// A head byte by byte: `client_header_timeout` counts from its first, and resets its stream. Of a
-/// head that goes on for ever nothing else can come, so the second time the connection ends.
+/// head that goes on for ever nothing else can come: behind `keepalive_timeout` the connection ends.
 #[test]
 fn a_head_that_comes_byte_by_byte_ends_its_stream_and_then_its_connection() -> Result<()> {
     let proxy = start()?;

@@ -106,6 +106,8 @@ pub(super) struct Session<'a> {
     has_begun: bool,
     /// Since when a head is there in part.
     head_since: Option<Instant>,
+    /// True if that head was given up: its rest may take as long as another request may.
+    has_given_up_head: bool,
     /// Since when the client has read nothing.
     stalled_since: Option<Instant>,
     /// The time of the last word that was announced.
@@ -154,6 +156,7 @@ impl<'a> Session<'a> {
             idle_since: Some(since),
             has_begun: false,
             head_since: None,
+            has_given_up_head: false,
             stalled_since: None,
             farewell_at: None,
             is_leaving: false,
@@ -441,6 +444,7 @@ impl<'a> Session<'a> {
         let is_partial = self.http2.engine.borrow().unfinished_head().is_some();
         if !is_partial {
             self.head_since = None;
+            self.has_given_up_head = false;
             self.reading = None;
         } else if self.head_since.is_none() {
             self.head_since = Some(now);
@@ -596,6 +600,11 @@ impl<'a> Session<'a> {
             head_timeout
         };
         let send_timeout = settings.send.timeout;
+        let head_timeout = if self.has_given_up_head {
+            idle_timeout
+        } else {
+            head_timeout
+        };
         let waits = [
             (self.stalled_since.map(|at| at + send_timeout), Due::Write),
             (self.head_since.map(|at| at + head_timeout), Due::Head),
@@ -637,9 +646,10 @@ impl<'a> Session<'a> {
     }
 
     /// The rest of a head does not come. Its stream is reset, so that others may go on behind it;
-    /// where the rest does not come then either, nothing ever will.
+    /// where the rest does not come within `keepalive_timeout` either, nothing ever will.
     fn give_up_head(&mut self) {
         self.head_since = None;
+        self.has_given_up_head = true;
         self.reading = None;
         self.has_begun = true;
         self.idle_since = self.idle_since.map(|_| clock::instant());
