@@ -20,6 +20,7 @@ pub mod connection;
 mod encryption;
 pub(crate) mod http1;
 pub mod http2;
+mod lanes;
 pub mod listener;
 pub(crate) mod policy;
 pub mod proxy_protocol;

@@ -34,11 +34,11 @@ use millpond_wire::head::{Refused, RequestHead};
 use millpond_wire::http2::{self, BodyLength, Code, Event, Farewell, Fault, GivenUp, Gone, Role};
 
 use super::Http2;
-use super::exchanges::{Begun, Exchanges};
-use super::lane::{Lane, Rest};
 use crate::downstream::body::RequestBody;
 use crate::downstream::carrier::{CLOSING_GRACE, Carrier, LARGE_READ};
 use crate::downstream::client::Client;
+use crate::downstream::lanes::exchanges::{Begun, Exchanges};
+use crate::downstream::lanes::lane::{self, Rest};
 use crate::downstream::serve::{Came, Refusal};
 use crate::downstream::websocket;
 use crate::downstream::wire::{Stream, Wire};
@@ -58,6 +58,9 @@ const ROUNDS: usize = 16;
 
 /// Pieces of bodies that are many for one read (arbitrary: of 1 KiB each).
 const PIECES: usize = 64;
+
+/// A stream.
+type Lane = lane::Lane<http2::Connection>;
 
 /// The way in which a connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +91,7 @@ pub(super) struct Session<'a> {
     listen: Arc<Listen>,
     member: &'a Member,
     counters: &'a ConnectionShard,
-    exchanges: Exchanges,
+    exchanges: Exchanges<http2::Connection>,
     /// The place of each answer's last byte in all that is written, and its stream.
     endings: VecDeque<(u64, u32)>,
     /// Bytes that the transport has taken.
@@ -135,14 +138,10 @@ impl<'a> Session<'a> {
         connection.waiting.set(Waiting::Idle(since));
         counters.count(Happened::Http2);
         Session {
-            http2: Rc::new(Http2 {
+            http2: Rc::new(Http2::new(
                 connection,
-                engine: http2::Connection::new(Role::Server, config).into(),
-                lanes: Default::default(),
-                task: Default::default(),
-                is_awake: true.into(),
-                is_dirty: Default::default(),
-            }),
+                http2::Connection::new(Role::Server, config),
+            )),
             carrier,
             listen,
             member,
@@ -166,7 +165,7 @@ impl<'a> Session<'a> {
     }
 
     /// The parts that outlive the task's work.
-    pub(super) fn part(self) -> (Carrier, Exchanges) {
+    pub(super) fn part(self) -> (Carrier, Exchanges<http2::Connection>) {
         (self.carrier, self.exchanges)
     }
 
@@ -176,7 +175,7 @@ impl<'a> Session<'a> {
 
     /// Goes on until the connection has ended.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
-        self.http2.is_awake.set(true);
+        self.http2.note_awake();
         self.member.register(cx.waker());
         let mut rounds = 0;
         while self.http2.is_dirty.replace(false) || rounds == 0 {
@@ -197,18 +196,10 @@ impl<'a> Session<'a> {
                 Poll::Ready(ended)
             }
             Poll::Pending => {
-                self.note_task(cx);
+                self.http2.note_waiting(cx.waker());
                 Poll::Pending
             }
         }
-    }
-
-    fn note_task(&self, cx: &Context<'_>) {
-        let mut task = self.http2.task.borrow_mut();
-        if task.as_ref().is_none_or(|task| !task.will_wake(cx.waker())) {
-            *task = Some(cx.waker().clone());
-        }
-        self.http2.is_awake.set(false);
     }
 
     /// Reads, answers and writes once; true if bytes have moved.
@@ -392,7 +383,7 @@ impl<'a> Session<'a> {
         &mut self,
         stream: u32,
         (head, now): (Rc<RequestHead>, Instant),
-        (rest, body): (Rest, Result<RequestBody, Refusal>),
+        (rest, body): (Rest<Fault>, Result<RequestBody, Refusal>),
     ) {
         let connection = &self.http2.connection;
         let came = Came {
@@ -519,7 +510,7 @@ impl<'a> Session<'a> {
     /// Decides whether the connection goes on.
     fn poll_life(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
         loop {
-            if self.idle_since.is_none() && self.http2.lanes.borrow().is_empty() {
+            if self.idle_since.is_none() && self.http2.is_empty() {
                 self.become_idle();
             }
             self.heed_others();

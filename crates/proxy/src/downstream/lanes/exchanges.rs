@@ -14,46 +14,55 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::task::JoinSet;
 
-use super::Http2;
 use super::lane::Lane;
+use super::{Engine, Lanes};
 use crate::downstream::body::RequestBody;
 use crate::downstream::client::Client;
 use crate::downstream::serve::{self, Came, Refusal};
 use crate::route::listen::Listen;
 
 /// A request that has come.
-pub(super) struct Begun {
-    pub(super) client: Rc<Client>,
-    pub(super) came: Came,
+pub(in crate::downstream) struct Begun {
+    pub(in crate::downstream) client: Rc<Client>,
+    pub(in crate::downstream) came: Came,
     /// The body, or why there is no answer but a refusal.
-    pub(super) body: Result<RequestBody, Refusal>,
+    pub(in crate::downstream) body: Result<RequestBody, Refusal>,
 }
 
 /// An exchange in the connection's task.
-struct Fresh {
-    lane: Rc<Lane>,
+struct Fresh<E: Engine> {
+    lane: Rc<Lane<E>>,
     exchange: Pin<Box<dyn Future<Output = ()>>>,
 }
 
 /// The exchanges of a connection.
-#[derive(Default)]
-pub(super) struct Exchanges {
-    fresh: Vec<Fresh>,
-    answered: Vec<Fresh>,
+pub(in crate::downstream) struct Exchanges<E: Engine> {
+    fresh: Vec<Fresh<E>>,
+    answered: Vec<Fresh<E>>,
     waiting: JoinSet<()>,
 }
 
-impl Exchanges {
+impl<E: Engine> Default for Exchanges<E> {
+    fn default() -> Self {
+        Exchanges {
+            fresh: Vec::new(),
+            answered: Vec::new(),
+            waiting: JoinSet::new(),
+        }
+    }
+}
+
+impl<E: Engine> Exchanges<E> {
     /// Adds the exchange of a request.
-    pub(super) fn add(
+    pub(in crate::downstream) fn add(
         &mut self,
-        http2: &Rc<Http2>,
-        lane: Rc<Lane>,
+        lanes: &Rc<Lanes<E>>,
+        lane: Rc<Lane<E>>,
         listen: &Arc<Listen>,
         begun: Begun,
     ) {
         let open = Open {
-            http2: Rc::clone(http2),
+            lanes: Rc::clone(lanes),
             id: lane.id,
         };
         let exchange = Box::pin(exchange(open, Arc::clone(listen), begun));
@@ -61,7 +70,7 @@ impl Exchanges {
     }
 
     /// Polls those that have just come; the answers that are there go to the machine.
-    pub(super) fn begin(&mut self) {
+    pub(in crate::downstream) fn begin(&mut self) {
         let mut cx = Context::from_waker(Waker::noop());
         for mut fresh in self.fresh.drain(..) {
             if fresh.exchange.as_mut().poll(&mut cx).is_ready() {
@@ -76,7 +85,7 @@ impl Exchanges {
     }
 
     /// Polls those whose answers were made, and may have been written.
-    pub(super) fn conclude(&mut self) {
+    pub(in crate::downstream) fn conclude(&mut self) {
         let mut cx = Context::from_waker(Waker::noop());
         for mut answered in self.answered.drain(..) {
             if answered.exchange.as_mut().poll(&mut cx).is_pending() {
@@ -86,12 +95,12 @@ impl Exchanges {
     }
 
     /// Forgets those that are over.
-    pub(super) fn reap(&mut self, cx: &mut Context<'_>) {
+    pub(in crate::downstream) fn reap(&mut self, cx: &mut Context<'_>) {
         while let Poll::Ready(Some(_)) = self.waiting.poll_join_next(cx) {}
     }
 
     /// Waits for all of them.
-    pub(super) async fn finish(mut self) {
+    pub(in crate::downstream) async fn finish(mut self) {
         self.begin();
         self.conclude();
         while self.waiting.join_next().await.is_some() {}
@@ -99,18 +108,18 @@ impl Exchanges {
 }
 
 /// A stream whose exchange runs; released when it is dropped.
-struct Open {
-    http2: Rc<Http2>,
-    id: u32,
+struct Open<E: Engine> {
+    lanes: Rc<Lanes<E>>,
+    id: E::Id,
 }
 
-impl Drop for Open {
+impl<E: Engine> Drop for Open<E> {
     fn drop(&mut self) {
-        self.http2.release(self.id);
+        self.lanes.release(self.id);
     }
 }
 
-async fn exchange(open: Open, listen: Arc<Listen>, begun: Begun) {
+async fn exchange<E: Engine>(open: Open<E>, listen: Arc<Listen>, begun: Begun) {
     let Begun { client, came, body } = begun;
     let served = match body {
         Ok(body) => serve::serve(client, &listen, came, body).await,

@@ -10,12 +10,10 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use millpond_wire::header::Fields;
-use millpond_wire::http2::{Code, End, Fault};
 use smallvec::SmallVec;
 
-use super::Http2;
-use super::head;
-use crate::downstream::send::{AnswerHead, BodyKind};
+use super::{Engine, Lanes};
+use crate::downstream::send::AnswerHead;
 use crate::downstream::wire::{Broken, Stream};
 use crate::failure::{ClientGone, Failure};
 use crate::stats::connections::Happened;
@@ -26,19 +24,19 @@ const READ_WINDOW: u32 = 1 << 20;
 
 /// The part of a body that is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(in crate::downstream) enum Rest<F> {
     /// More may come.
     Open,
     /// All has come.
     Ended,
     /// The bytes that came are no body.
-    Malformed(Fault),
+    Malformed(F),
 }
 
 #[derive(Debug)]
-struct State {
+struct State<F> {
     body: VecDeque<Bytes>,
-    rest: Rest,
+    rest: Rest<F>,
     /// True once somebody has asked for the body.
     is_read: bool,
     /// True if the body goes on behind the end of the answer.
@@ -55,14 +53,18 @@ struct State {
 }
 
 /// A stream.
-pub(super) struct Lane {
-    pub(super) id: u32,
-    http2: Rc<Http2>,
-    state: RefCell<State>,
+pub(in crate::downstream) struct Lane<E: Engine> {
+    pub(super) id: E::Id,
+    lanes: Rc<Lanes<E>>,
+    state: RefCell<State<E::Fault>>,
 }
 
-impl Lane {
-    pub(super) fn new(http2: &Rc<Http2>, id: u32, rest: Rest) -> Rc<Self> {
+impl<E: Engine> Lane<E> {
+    pub(in crate::downstream) fn new(
+        lanes: &Rc<Lanes<E>>,
+        id: E::Id,
+        rest: Rest<E::Fault>,
+    ) -> Rc<Self> {
         let state = State {
             body: VecDeque::new(),
             rest,
@@ -76,42 +78,42 @@ impl Lane {
         };
         Rc::new(Lane {
             id,
-            http2: Rc::clone(http2),
+            lanes: Rc::clone(lanes),
             state: RefCell::new(state),
         })
     }
 
     /// Notes that the client waits to be asked for its body (RFC 9110 §10.1.1).
-    pub(super) fn expect_continue(&self) {
+    pub(in crate::downstream) fn expect_continue(&self) {
         self.state.borrow_mut().wants_continue = true;
     }
 
     /// Takes bytes of the body.
-    pub(super) fn receive(&self, bytes: Bytes) {
+    pub(in crate::downstream) fn receive(&self, bytes: Bytes) {
         self.state.borrow_mut().body.push_back(bytes);
         self.wake();
     }
 
     /// Notes that all of the body has come.
-    pub(super) fn end_body(&self) {
+    pub(in crate::downstream) fn end_body(&self) {
         self.state.borrow_mut().rest = Rest::Ended;
         self.wake();
     }
 
     /// Notes that what came is no body.
-    pub(super) fn spoil_body(&self, fault: Fault) {
+    pub(in crate::downstream) fn spoil_body(&self, fault: E::Fault) {
         self.state.borrow_mut().rest = Rest::Malformed(fault);
         self.wake();
     }
 
     /// Notes that the stream is gone.
-    pub(super) fn leave(&self) {
+    pub(in crate::downstream) fn leave(&self) {
         self.state.borrow_mut().is_gone = true;
         self.wake();
     }
 
     /// Notes that all of the answer was written.
-    pub(super) fn note_sent(&self) {
+    pub(in crate::downstream) fn note_sent(&self) {
         self.state.borrow_mut().is_sent = true;
         self.wake();
     }
@@ -122,12 +124,12 @@ impl Lane {
     }
 
     /// True if the body goes on behind the end of the answer.
-    pub(super) fn is_tunnel(&self) -> bool {
+    pub(in crate::downstream) fn is_tunnel(&self) -> bool {
         self.state.borrow().is_tunnel
     }
 
     /// Something has changed for whoever waits.
-    pub(super) fn wake(&self) {
+    pub(in crate::downstream) fn wake(&self) {
         let wakers = std::mem::take(&mut self.state.borrow_mut().wakers);
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -155,10 +157,10 @@ impl Lane {
     }
 }
 
-impl Stream for Lane {
+impl<E: Engine> Stream for Lane<E> {
     fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Result<Bytes, Failure>> {
         if !std::mem::replace(&mut self.state.borrow_mut().is_read, true) {
-            self.http2
+            self.lanes
                 .call(|engine| engine.set_window(self.id, READ_WINDOW));
         }
         let Some(bytes) = self.take_body()? else {
@@ -168,7 +170,7 @@ impl Stream for Lane {
             return self.wait(cx);
         };
         if !bytes.is_empty() {
-            self.http2
+            self.lanes
                 .call(|engine| engine.consume(self.id, bytes.len()));
         }
         Poll::Ready(Ok(bytes))
@@ -195,20 +197,13 @@ impl Stream for Lane {
     }
 
     fn inform(&self, status: u16, fields: &Fields) {
-        self.http2
+        self.lanes
             .call(|engine| engine.send_interim(self.id, status, fields));
     }
 
     fn begin(&self, head: &AnswerHead<'_>, frame_len: usize) -> u64 {
-        let end = match head.body {
-            BodyKind::None | BodyKind::Length(0) => End::WithHead,
-            BodyKind::Length(_) | BodyKind::Unknown => End::Later,
-        };
-        let len = self.http2.call(|engine| {
-            engine.set_chunk_len(self.id, frame_len);
-            engine.send_answer(self.id, (head.status, end), |out| head::write(out, head))
-        });
-        len as u64
+        let begin = |engine: &mut E| engine.begin(self.id, head, frame_len);
+        self.lanes.call(begin) as u64
     }
 
     fn poll_room(&self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientGone>> {
@@ -216,19 +211,19 @@ impl Stream for Lane {
             return Poll::Ready(Err(ClientGone::Closed));
         }
         // Asking is no news for the connection.
-        match self.http2.engine.borrow_mut().room(self.id) {
+        match self.lanes.engine.borrow_mut().room(self.id) {
             0 => self.wait(cx),
             room => Poll::Ready(Ok(room)),
         }
     }
 
     fn push(&self, bytes: Bytes) {
-        self.http2.call(|engine| engine.push(self.id, bytes));
+        self.lanes.call(|engine| engine.push(self.id, bytes));
     }
 
     fn end(&self, trailers: Option<&Fields>) {
         self.state.borrow_mut().has_ended = true;
-        self.http2.call(|engine| engine.finish(self.id, trailers));
+        self.lanes.call(|engine| engine.finish(self.id, trailers));
     }
 
     fn poll_sent(&self, cx: &mut Context<'_>) -> Poll<Result<(), ClientGone>> {
@@ -245,17 +240,14 @@ impl Stream for Lane {
 
     fn reset(&self, why: Broken) {
         self.state.borrow_mut().has_ended = true;
-        // nginx's codes.
-        let (code, event) = match why {
-            Broken::SlowBody => (Code::PROTOCOL_ERROR, Some(Happened::SlowBody)),
-            Broken::SlowAnswer => (Code::PROTOCOL_ERROR, Some(Happened::SlowAnswer)),
-            Broken::Failed => (Code::INTERNAL_ERROR, None),
-            // RFC 8441 §5.
-            Broken::Torn => (Code::CANCEL, None),
+        let event = match why {
+            Broken::SlowBody => Some(Happened::SlowBody),
+            Broken::SlowAnswer => Some(Happened::SlowAnswer),
+            Broken::Failed | Broken::Torn => None,
         };
         if let Some(event) = event {
-            self.http2.counters().count(event);
+            self.lanes.counters().count(event);
         }
-        self.http2.call(|engine| engine.reset(self.id, code));
+        self.lanes.call(|engine| engine.break_off(self.id, why));
     }
 }
