@@ -187,6 +187,7 @@ const AREAS: &[Area] = &[
             "http2",
             "http2_downgrade",
             "http2_floods",
+            "http3",
             "https",
             "keepalive",
             "mirror",

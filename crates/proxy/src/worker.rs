@@ -28,6 +28,7 @@ use crate::cache::site::{self, SiteNumbers};
 use crate::cache::zones::Registry;
 use crate::descriptors;
 use crate::downstream::connection::Connection;
+use crate::downstream::quic::{Directory, Endpoints};
 use crate::handler::hash_places::HashPlaces;
 use crate::handler::open_file::OpenFiles;
 use crate::settings::Conf;
@@ -92,6 +93,8 @@ pub struct Shared {
     pub guests: Guests,
     /// The thread that orders certificates.
     pub tender: Tender,
+    /// The endpoints of all workers.
+    pub quic: Directory,
 }
 
 impl Shared {
@@ -217,6 +220,8 @@ pub struct Worker {
     pub arrivals: RefCell<BytesMut>,
     /// The buffers that large bodies of upstreams are received into.
     pub receive_buffers: ReceiveBuffers,
+    /// The endpoints of QUIC.
+    pub quic: Endpoints,
 }
 
 impl Worker {
@@ -233,6 +238,7 @@ impl Worker {
             upstream_heads: HeadBlock::default(),
             arrivals: RefCell::default(),
             receive_buffers: ReceiveBuffers::default(),
+            quic: Endpoints::default(),
         }
     }
 }
@@ -252,6 +258,15 @@ impl Worker {
             }
         }
         self.quota.take(side)
+    }
+
+    /// A place for a connection, now or not at all; idle ones are closed for those that come later.
+    pub fn seat_now(&self, side: Side) -> Option<Seat> {
+        let seat = self.quota.take(side);
+        if seat.is_none() || self.quota.is_tight() {
+            self.close_idle(Shortage::Connections);
+        }
+        seat
     }
 
     /// Closes idle connections and lets them end; false if there is none.

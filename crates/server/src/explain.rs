@@ -352,7 +352,9 @@ fn find_listen(conf: &Conf, port: u16) -> Result<(Arc<Listen>, Address), String>
             .iter()
             .any(|listen| listen.address.port() == port)
     };
-    let binding = conf.bindings.iter().find(has_port);
+    let mut bindings = conf.bindings.iter().filter(has_port);
+    let of_tcp = bindings.clone().find(|binding| !binding.is_quic);
+    let binding = of_tcp.or_else(|| bindings.next());
     let found = binding.and_then(|binding| {
         let of_port = binding
             .listens

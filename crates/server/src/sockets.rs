@@ -1,8 +1,9 @@
 //! The listening sockets of the process, by address.
 //!
 //! Each TCP address has as many sockets as there are workers (SO_REUSEPORT), so that the kernel
-//! spreads connections and no two workers wait on one socket. A Unix address has one socket, which
-//! all workers share.
+//! spreads connections and no two workers wait on one socket. So has each UDP address, of QUIC,
+//! whose packets the kernel spreads by the number of the socket that stands in them. A Unix address
+//! has one socket, which all workers share.
 //!
 //! A reload first opens what is missing ([`Sockets::open`]); only when all of that worked are the
 //! new ones kept and those that are no longer configured closed ([`Sockets::adopt`]).
@@ -22,9 +23,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use millpond_proxy::downstream::listener::{self, PortUse};
+use millpond_proxy::downstream::quic;
 use millpond_proxy::route::listen::Binding;
 use millpond_system::address::Address;
-use millpond_system::log::error::os_error;
+use millpond_system::log::error::{self, Level, os_error};
+use millpond_system::udp;
 
 /// The count of attempts to bind when the address is in use, as by a predecessor that is about to
 /// end (nginx: 5).
@@ -48,6 +51,8 @@ pub struct BindError {
 pub struct Listening {
     /// The servers.
     pub binding: Arc<Binding>,
+    /// The place of the socket among those of the address.
+    pub number: usize,
     /// The socket.
     pub fd: OwnedFd,
 }
@@ -57,6 +62,8 @@ pub struct Listening {
 pub struct Inherited {
     /// The address that the socket listens on.
     pub address: Address,
+    /// True for a socket of UDP.
+    pub is_quic: bool,
     /// The socket.
     pub fd: OwnedFd,
     /// The owner of its file, if it has one.
@@ -82,6 +89,7 @@ pub struct Sockets {
 #[derive(Debug)]
 struct Bound {
     address: Address,
+    is_quic: bool,
     fds: Vec<OwnedFd>,
     /// The owner of its file: whoever bound it.
     file: SocketFiles,
@@ -95,19 +103,13 @@ impl Sockets {
     /// Begins with sockets that another process left.
     pub fn inherit(inherited: Vec<Inherited>) -> Sockets {
         let mut sockets = Sockets::default();
-        for Inherited { address, fd, file } in inherited {
-            match sockets
-                .bound
-                .iter_mut()
-                .find(|bound| bound.address == address)
-            {
-                Some(bound) => bound.fds.push(fd),
-                None => sockets.bound.push(Bound {
-                    address,
-                    fds: vec![fd],
-                    file,
-                }),
-            }
+        for new in inherited {
+            sockets.add(Bound {
+                address: new.address,
+                is_quic: new.is_quic,
+                fds: vec![new.fd],
+                file: new.file,
+            });
         }
         sockets
     }
@@ -131,6 +133,7 @@ impl Sockets {
             match self.open_address(binding, workers) {
                 Ok(fds) => opened.push(Bound {
                     address: binding.bound.clone(),
+                    is_quic: binding.is_quic,
                     fds,
                     file: SocketFiles::Ours,
                 }),
@@ -148,7 +151,7 @@ impl Sockets {
     }
 
     fn open_address(&self, binding: &Binding, workers: usize) -> io::Result<Vec<OwnedFd>> {
-        let have = self.find(&binding.bound).map_or(0, |bound| bound.fds.len());
+        let have = self.find(binding).map_or(0, |bound| bound.fds.len());
         let want = match binding.bound {
             Address::Inet(_) => workers,
             Address::Unix(_) => 1,
@@ -157,13 +160,13 @@ impl Sockets {
         while have + fds.len() < want {
             if have > 0 {
                 // Sockets that a service manager opened as root cannot be joined: they are shared.
-                match listener::bind(&binding.bound, &binding.options, PortUse::Joined) {
+                match bind(binding, PortUse::Joined) {
                     Err(error) if is_refused_to_join(&error) => break,
                     bound => fds.push(bound?),
                 }
                 continue;
             }
-            let port_use = if fds.is_empty() && !self.has_port(&binding.bound) {
+            let port_use = if fds.is_empty() && !self.has_port(binding) {
                 PortUse::Exclusive
             } else {
                 PortUse::Joined
@@ -175,17 +178,10 @@ impl Sockets {
 
     /// Keeps what was opened and closes what `bindings` do not name.
     pub fn adopt(&mut self, opened: Opened, bindings: &[Arc<Binding>], files: SocketFiles) {
-        for new in opened.0 {
-            match self
-                .bound
-                .iter_mut()
-                .find(|bound| bound.address == new.address)
-            {
-                Some(bound) => bound.fds.extend(new.fds),
-                None => self.bound.push(new),
-            }
+        for new in opened.0.into_iter().filter(|new| !new.fds.is_empty()) {
+            self.add(new);
         }
-        let is_named = |bound: &Bound| bindings.iter().any(|it| it.bound == bound.address);
+        let is_named = |bound: &Bound| bindings.iter().any(|it| bound.is_of(it));
         let (kept, gone) = std::mem::take(&mut self.bound)
             .into_iter()
             .partition(is_named);
@@ -202,12 +198,13 @@ impl Sockets {
     ) -> io::Result<Vec<Listening>> {
         let mut share = Vec::new();
         for binding in bindings {
-            let Some(bound) = self.find(&binding.bound) else {
+            let Some(bound) = self.find(binding) else {
                 continue;
             };
-            for fd in mine(&bound.fds, index, workers) {
+            for (number, fd) in mine(&bound.fds, index, workers) {
                 share.push(Listening {
                     binding: Arc::clone(binding),
+                    number,
                     fd: fd.try_clone()?,
                 });
             }
@@ -222,28 +219,73 @@ impl Sockets {
         self.bound.clear();
     }
 
-    fn find(&self, address: &Address) -> Option<&Bound> {
-        self.bound.iter().find(|bound| bound.address == *address)
+    fn find(&self, binding: &Binding) -> Option<&Bound> {
+        self.bound.iter().find(|bound| bound.is_of(binding))
+    }
+
+    /// Adds sockets to those of their address.
+    fn add(&mut self, new: Bound) {
+        let is_same = |it: &Bound| it.address == new.address && it.is_quic == new.is_quic;
+        let known = self.bound.iter().position(is_same);
+        let at = known.unwrap_or(self.bound.len());
+        match self.bound.get_mut(at) {
+            Some(bound) => bound.fds.extend(new.fds),
+            None => self.bound.push(new),
+        }
+        if let Some(bound) = self.bound.get(at).filter(|bound| bound.is_quic) {
+            choose_by_number(bound);
+        }
     }
 
     /// True when we listen on the port under some address, as a wildcard that replaces it.
-    fn has_port(&self, address: &Address) -> bool {
-        let port = address.port();
-        port != 0 && self.bound.iter().any(|bound| bound.address.port() == port)
+    fn has_port(&self, binding: &Binding) -> bool {
+        let port = binding.bound.port();
+        let has_port =
+            |bound: &Bound| bound.address.port() == port && bound.is_quic == binding.is_quic;
+        port != 0 && self.bound.iter().any(has_port)
+    }
+}
+
+impl Bound {
+    fn is_of(&self, binding: &Binding) -> bool {
+        self.address == binding.bound && self.is_quic == binding.is_quic
+    }
+}
+
+/// Has the kernel choose by the number in a packet. Without that packets are handed over, so it is
+/// no reason to serve nothing.
+fn choose_by_number(bound: &Bound) {
+    let [first, _, ..] = &bound.fds[..] else {
+        return;
+    };
+    if let Err(error) = udp::choose_by_number(first) {
+        let (address, why) = (&bound.address, os_error(&error));
+        let message =
+            format_args!("packets of QUIC to {address} are not chosen by their connection ({why})");
+        error::process(Level::Warn, message);
     }
 }
 
 /// The sockets for a worker: every `workers`th one, or a shared one when there are too few.
-fn mine(fds: &[OwnedFd], index: usize, workers: usize) -> impl Iterator<Item = &OwnedFd> {
+fn mine(fds: &[OwnedFd], index: usize, workers: usize) -> impl Iterator<Item = (usize, &OwnedFd)> {
     let count = fds.len().max(1);
     let step = workers.min(count).max(1);
-    fds.iter().skip(index % step).step_by(step)
+    fds.iter().enumerate().skip(index % step).step_by(step)
+}
+
+fn bind(binding: &Binding, port_use: PortUse) -> io::Result<OwnedFd> {
+    let bind = if binding.is_quic {
+        quic::bind
+    } else {
+        listener::bind
+    };
+    bind(&binding.bound, &binding.options, port_use)
 }
 
 fn bind_patiently(binding: &Binding, port_use: PortUse) -> io::Result<OwnedFd> {
     let mut tries = 1;
     loop {
-        match listener::bind(&binding.bound, &binding.options, port_use) {
+        match bind(binding, port_use) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < BIND_TRIES => {
                 tries += 1;
                 // No runtime is there yet, and during a reload the workers go on without this
@@ -277,13 +319,8 @@ mod tests {
         let fds: Vec<OwnedFd> = (0..sockets)
             .map(|_| null.try_clone().unwrap().into())
             .collect();
-        let place = |fd: &OwnedFd| {
-            fds.iter()
-                .position(|other| std::ptr::eq(other, fd))
-                .unwrap()
-        };
         (0..workers)
-            .map(|index| mine(&fds, index, workers).map(place).collect())
+            .map(|index| mine(&fds, index, workers).map(|(at, _)| at).collect())
             .collect()
     }
 
@@ -312,11 +349,13 @@ mod tests {
         let address = Address::Inet(theirs.local_addr().unwrap());
         let binding = Arc::new(Binding {
             bound: address.clone(),
+            is_quic: false,
             options: Default::default(),
             listens: Vec::new(),
         });
         let mut sockets = Sockets::inherit(vec![Inherited {
             address,
+            is_quic: false,
             fd: theirs.into(),
             file: SocketFiles::Shared,
         }]);

@@ -16,6 +16,7 @@
 //!    again (RFC 9002 §6.2.2.1), and is answered then.
 
 use std::any::Any;
+use std::fmt;
 use std::io::Cursor;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -73,6 +74,12 @@ impl Desk {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(choice);
     }
 
+    /// True if it was said and not yet heard.
+    pub fn has_choice(&self) -> bool {
+        let choice = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        choice.is_some()
+    }
+
     fn take(&self) -> Option<Choice> {
         let mut choice = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         choice.take()
@@ -84,6 +91,13 @@ impl Desk {
 pub struct HostKey {
     reset: Arc<dyn HmacKey>,
     token: Arc<dyn HandshakeTokenKey>,
+}
+
+/// Secrets are not shown.
+impl fmt::Debug for HostKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HostKey")
+    }
 }
 
 impl HostKey {

@@ -260,6 +260,13 @@ impl ServerContext {
     }
 }
 
+impl ServerContext {
+    /// True if TLS 1.3 may be spoken.
+    pub fn has_tls13(&self) -> bool {
+        self.versions != Versions::Tls12
+    }
+}
+
 /// The protocols that a connection may speak inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inside {

@@ -25,7 +25,8 @@ use millpond_system::side_task::{self, Running};
 use millpond_system::tls_socket::{HandshakeError, TlsSocket};
 use millpond_tls::certificate::verdict::{Refusal, Verdict};
 use millpond_tls::{
-    Accepted, Accepting, Acceptor, ClientHello, Error, Facts, Fault, Inside, UNRECOGNIZED_NAME,
+    Accepted, Accepting, Acceptor, CertificateDer, ClientHello, Error, Facts, Fault, Inside,
+    UNRECOGNIZED_NAME,
 };
 
 use super::carrier::Carrier;
@@ -38,6 +39,7 @@ use crate::settings::Server;
 use crate::stats::connections::Happened;
 use crate::tls::acme::handshake;
 use crate::tls::agreed::Agreed;
+use crate::tls::named::Identities;
 use crate::tls::stapling::Stapler;
 use crate::worker::Member;
 
@@ -148,7 +150,17 @@ async fn handshake(
     }
     let agreed = tls.with_facts(|facts| Box::new(Agreed::of(&facts, server)));
     if let Some(mut agreed) = agreed {
-        check_status(carrier, tls, &mut agreed, deadline).await?;
+        if agreed.verdict == Verdict::Success {
+            let owned = |facts: Facts<'_>| {
+                let chain = facts.peer_certificates.iter();
+                chain.map(|it| it.clone().into_owned()).collect::<Vec<_>>()
+            };
+            let chain = tls.with_facts(owned).unwrap_or_default();
+            let judged = check_status(connection, &chain, &mut agreed);
+            let left = deadline.saturating_duration_since(clock::instant());
+            let outcome = carrier.timer.guard_for(left, judged).await;
+            outcome.map_err(|_| Failure::TimedOut)?;
+        }
         count(connection, end_of(&agreed));
         // The cell is empty: a connection has one handshake.
         let _ = connection.tls.set(agreed);
@@ -157,36 +169,26 @@ async fn handshake(
 }
 
 /// Has a client's certificate, if it is good so far, judged by those who know its status.
-async fn check_status(
-    carrier: &Carrier,
-    tls: &TlsSocket,
+pub(super) async fn check_status(
+    connection: &Connection,
+    chain: &[CertificateDer<'_>],
     agreed: &mut Agreed,
-    deadline: Instant,
-) -> Result<(), Failure> {
+) {
     let server = Arc::clone(&agreed.server);
     let own = server.encryption.get();
     let Some(check) = own.and_then(|own| own.status.as_ref()) else {
-        return Ok(());
+        return;
     };
     if agreed.verdict != Verdict::Success {
-        return Ok(());
+        return;
     }
-    let owned = |facts: Facts<'_>| {
-        let chain = facts.peer_certificates.iter();
-        chain.map(|it| it.clone().into_owned()).collect::<Vec<_>>()
-    };
-    let chain = tls.with_facts(owned).unwrap_or_default();
-    let left = deadline.saturating_duration_since(clock::instant());
-    match carrier.timer.guard_for(left, check.check(&chain)).await {
-        Err(_) => Err(Failure::TimedOut),
-        Ok(Ok(())) => Ok(()),
-        Ok(Err((fault, why))) => {
-            agreed.verdict = Verdict::Failed(fault);
-            if let Some(why) = why {
-                let message = format_args!("{why} while requesting certificate status");
-                request_error::connection(&carrier.connection, Level::Error, message);
-            }
-            Ok(())
+    let owned = chain.iter().map(|it| it.clone().into_owned());
+    let chain: Vec<_> = owned.collect();
+    if let Err((fault, why)) = check.check(&chain).await {
+        agreed.verdict = Verdict::Failed(fault);
+        if let Some(why) = why {
+            let message = format_args!("{why} while requesting certificate status");
+            request_error::connection(connection, Level::Error, message);
         }
     }
 }
@@ -222,7 +224,7 @@ async fn validate(
     }
 }
 
-fn end_of(agreed: &Agreed) -> Happened {
+pub(super) fn end_of(agreed: &Agreed) -> Happened {
     match (agreed.protocol, agreed.is_resumed) {
         ("TLSv1.2", false) => Happened::New12,
         ("TLSv1.2", true) => Happened::Resumed12,
@@ -276,38 +278,43 @@ async fn read_hello(
     }
 }
 
-/// Gives a connection the certificates whose names depend on it. They are read elsewhere: the
-/// handshake waits, and the worker does not.
+/// Gives a connection the certificates whose names depend on it.
 async fn with_certificates(
     carrier: &Carrier,
     listen: &Listen,
     (server, accepted): (&Arc<Server>, Accepted),
 ) -> Result<Accepted, (Accepted, String)> {
+    let hello = accepted.hello();
+    match certificates(&carrier.connection, listen, (server, hello)).await {
+        Ok(Some(identities)) => Ok(accepted.with_identities(&identities)),
+        Ok(None) => Ok(accepted),
+        Err(why) => Err((accepted, why)),
+    }
+}
+
+/// The certificates whose names depend on a connection, if those of a server do. They are read
+/// elsewhere: the handshake waits, and the worker does not.
+pub(super) async fn certificates(
+    connection: &Connection,
+    listen: &Listen,
+    (server, hello): (&Arc<Server>, &ClientHello),
+) -> Result<Option<Identities>, String> {
     let own = server.encryption.get();
     let certified = own.and_then(|own| own.certified_or(listen.names.default_server()));
     if let Some(ordered) = certified.and_then(|certified| certified.ordered.as_ref()) {
-        return match ordered.issued() {
-            Some(issued) => Ok(accepted.with_identities(&[Arc::clone(&issued.identity)])),
-            None => Err((accepted, waiting(ordered))),
-        };
+        let issued = ordered.issued().ok_or_else(|| waiting(ordered))?;
+        return Ok(Some(Arc::from([Arc::clone(&issued.identity)])));
     }
     let Some(named) = certified.and_then(|certified| certified.named.as_ref()) else {
-        return Ok(accepted);
+        return Ok(None);
     };
     let names = {
-        let asked = Agreed::asked(accepted.hello(), Arc::clone(server));
-        let connection = Rc::new(carrier.connection.asking(asked));
-        let mut req = Request::before_any(connection, Arc::clone(server));
+        let asked = Agreed::asked(hello, Arc::clone(server));
+        let asking = Rc::new(connection.asking(asked));
+        let mut req = Request::before_any(asking, Arc::clone(server));
         named.names(|template| req.eval(template))
     };
-    let loaded = match names {
-        Ok(names) => named.load(names).await,
-        Err(why) => Err(why),
-    };
-    match loaded {
-        Ok(identities) => Ok(accepted.with_identities(&identities)),
-        Err(why) => Err((accepted, why)),
-    }
+    named.load(names?).await.map(Some)
 }
 
 /// The reason for which a certificate that was ordered is not there.
@@ -350,7 +357,7 @@ fn begin_session(
 }
 
 /// Has responders asked about certificates, where it is time.
-fn refresh_staples(staplers: &[Arc<Stapler>]) {
+pub(super) fn refresh_staples(staplers: &[Arc<Stapler>]) {
     let now = clock::instant();
     for turn in staplers.iter().filter_map(|stapler| stapler.turn(now)) {
         // Without a place, the question is asked after a while.
@@ -370,8 +377,12 @@ fn refresh_staples(staplers: &[Arc<Stapler>]) {
 }
 
 /// The server that a hello asks for, or the default one.
-fn choose<'l>(listen: &'l Listen, hello: &ClientHello) -> &'l Arc<Server> {
-    let name = hello.server_name();
+pub(super) fn choose<'l>(listen: &'l Listen, hello: &ClientHello) -> &'l Arc<Server> {
+    named(listen, hello.server_name())
+}
+
+/// The server of a name, or the default one.
+pub(super) fn named<'l>(listen: &'l Listen, name: Option<&str>) -> &'l Arc<Server> {
     let named = name.and_then(|name| listen.names.of_host(name.as_bytes()));
     named.unwrap_or_else(|| listen.names.default_server())
 }

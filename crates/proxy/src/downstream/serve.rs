@@ -156,7 +156,7 @@ pub async fn serve(client: Rc<Client>, listen: &Listen, came: Came, body: Reques
 /// Refuses a request whose server is none for what its connection is.
 fn check_server(req: &Request, listen: &Listen) -> Result<(), (u16, String)> {
     if let Wire::Stream(_) = req.client.wire
-        && !listen.may_be_http2(&req.server)
+        && !listen.may_have_streams(&req.server)
     {
         let why = "client attempted to request the server name for which the negotiated protocol is \
                    disabled";

@@ -22,6 +22,7 @@
 //! What it does not do: chunked coding, which is the writer's.
 
 pub(crate) mod addition;
+pub mod advertise;
 pub mod charset;
 pub mod edit_headers;
 pub(crate) mod fragment;
@@ -108,6 +109,7 @@ pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
     edit_headers::run(req, response);
     headers::run(req, response);
     userid::run(req, response);
+    advertise::run(req, response);
     // An upstream may order a character set where none is configured.
     let may_change = req.location.changes_text || response.orders.charset.is_some();
     let may_change = may_change && !must_stay(req, response);

@@ -51,6 +51,8 @@ pub struct Listen {
     pub has_proxy_protocol: bool,
     /// True if connections are encrypted.
     pub is_encrypted: bool,
+    /// True if connections come in packets of QUIC, which are always encrypted.
+    pub is_quic: bool,
     /// True if a `listen` of the address has the parameter `http2`.
     pub has_http2: bool,
     /// Servers by name, and the default.
@@ -65,6 +67,8 @@ pub struct Listen {
 pub struct Binding {
     /// The address that is bound.
     pub bound: Address,
+    /// True for a socket of UDP, on which QUIC comes.
+    pub is_quic: bool,
     /// Options of the socket.
     pub options: ListenOptions,
     /// Candidates; the one with the connection's very address first, else the wildcard.
@@ -75,6 +79,15 @@ impl Listen {
     /// True if connections to a server may speak HTTP/2.
     pub fn may_be_http2(&self, server: &Server) -> bool {
         self.has_http2 || server.settings.http2.is_on
+    }
+
+    /// True if requests for a server may come on streams of a connection.
+    pub fn may_have_streams(&self, server: &Server) -> bool {
+        if self.is_quic {
+            server.settings.quic.is_on
+        } else {
+            self.may_be_http2(server)
+        }
     }
 }
 

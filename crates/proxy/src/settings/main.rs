@@ -13,6 +13,8 @@ use millpond_system::core_dumps::CorePolicy;
 use millpond_system::log::error::ProcessLogPolicy;
 use millpond_system::quota::ConnectionPolicy;
 
+use crate::downstream::quic::policy::QuicRouting;
+
 /// The number of worker threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerCount {
@@ -150,4 +152,6 @@ pub struct MainSettings {
     pub log: ProcessLogPolicy,
     /// The control socket, on which the process is asked and told things.
     pub control: ControlPolicy,
+    /// The way of QUIC's packets to their worker.
+    pub quic: QuicRouting,
 }

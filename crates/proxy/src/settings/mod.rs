@@ -103,6 +103,8 @@ pub struct Server {
     pub settings: ServerSettings,
     /// Its encryption, where one of its addresses is encrypted.
     pub encryption: std::sync::OnceLock<crate::tls::contexts::Encryption>,
+    /// The field that names its address of HTTP/3, where that is told (`http3_advertise`).
+    pub alternative: std::sync::OnceLock<Bytes>,
     /// The certificate that is ordered for it.
     pub acme: crate::tls::acme::certificate::Slot,
     /// The server's own settings, script and locations.

@@ -7,6 +7,7 @@ use millpond_conf::Scope;
 
 use crate::downstream::http2::policy::Http2Policy;
 use crate::downstream::policy::HeadPolicy;
+use crate::downstream::quic::policy::QuicPolicy;
 use crate::tls::settings::SslPolicy;
 
 /// Settings of a server.
@@ -16,6 +17,8 @@ pub struct ServerSettings {
     pub head: HeadPolicy,
     /// HTTP/2.
     pub http2: Http2Policy,
+    /// QUIC and HTTP/3.
+    pub quic: QuicPolicy,
     /// Encryption of clients' connections.
     pub ssl: SslPolicy,
 }

@@ -56,6 +56,8 @@ pub enum Happened {
     HandshakeFailed,
     /// A connection that speaks HTTP/2.
     Http2,
+    /// A connection that speaks HTTP/3.
+    Http3,
     /// A stream of HTTP/2 that the client has reset.
     ResetByClient,
     /// A stream of HTTP/2 that was reset for a fault of the client.
@@ -77,7 +79,7 @@ pub enum Happened {
 }
 
 /// The count of such events.
-pub const HAPPENED: usize = 15;
+pub const HAPPENED: usize = 16;
 
 /// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

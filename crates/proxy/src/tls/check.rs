@@ -68,7 +68,7 @@ fn validations(conf: &Conf, diagnostics: &mut Diagnostics) {
         let mut listens = conf.bindings.iter().flat_map(|binding| &binding.listens);
         let is_heard = listens.any(|listen| {
             let is_port = matches!(&listen.address, Address::Inet(at) if at.port() == port);
-            is_port && listen.is_encrypted == (way == Way::Tls)
+            is_port && !listen.is_quic && listen.is_encrypted == (way == Way::Tls)
         });
         if !is_heard && warned.insert(order.issuer.name.clone()) {
             let message = format!(

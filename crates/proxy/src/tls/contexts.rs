@@ -10,16 +10,18 @@ use std::time::Duration;
 use millpond_acme::Ordered;
 use millpond_conf::Flags;
 use millpond_conf::{ParseContext, Span, Spanned};
+use millpond_system::log::error;
 use millpond_tls::certificate::client::ClientVerifier;
 use millpond_tls::certificate::failure::{Failure, Thing};
 use millpond_tls::certificate::load;
 use millpond_tls::certificate::ocsp::{Authorities, Question, Signer};
 use millpond_tls::certificate::trust::{Anchors, Peer, Rules, Trust};
+use millpond_tls::quic::HostKey;
 use millpond_tls::{
     CacheMode, Ciphers, Compression, EarlyData, Groups, Identity, Offers, Preference,
     ServerContext, ServerSettings, SessionCache, TicketKey, Tickets, Versions,
 };
-use millpond_wire::http2::ALPN;
+use millpond_wire::{http2, http3};
 
 use super::acme;
 use super::client_status::{Asked, Known, StatusCheck};
@@ -47,6 +49,8 @@ pub struct Encryption {
     pub verifier: Option<Arc<ClientVerifier>>,
     /// The way in which their status is learnt.
     pub status: Option<StatusCheck>,
+    /// The keys of tokens in QUIC, where they outlive the process.
+    pub host_key: Option<HostKey>,
 }
 
 /// The context of a server with certificates.
@@ -72,6 +76,7 @@ impl Encryption {
             rejects: policy.rejects,
             verifier: None,
             status: None,
+            host_key: None,
         }
     }
 
@@ -116,6 +121,18 @@ pub fn prepare(builder: &mut Builder, bindings: &[Binding]) {
             let _ = server.encryption.set(made);
         }
         check_certificates(listen, &mut builder.cx);
+        check_versions(listen, &mut builder.cx);
+    }
+}
+
+/// nginx: the default server of an address of QUIC speaks TLS 1.3, as QUIC does.
+fn check_versions(listen: &Listen, cx: &mut ParseContext) {
+    let default = listen.names.default_server();
+    let own = default.encryption.get();
+    let certified = own.and_then(|own| own.certified.as_ref());
+    if listen.is_quic && certified.is_some_and(|it| !it.context.has_tls13()) {
+        let message = "\"ssl_protocols\" must enable TLSv1.3 for the \"listen ... quic\" directive";
+        report(cx, (default.span, message.to_owned()));
     }
 }
 
@@ -135,8 +152,10 @@ fn check_certificates(listen: &Listen, cx: &mut ParseContext) {
         Some(default).filter(|server| is_bare(server))
     };
     if let Some(server) = wanting {
-        let message = "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive";
-        report(cx, (server.span, message.to_owned()));
+        let how = if listen.is_quic { "quic" } else { "ssl" };
+        let message =
+            format!("no \"ssl_certificate\" is defined for the \"listen ... {how}\" directive");
+        report(cx, (server.span, message));
     }
 }
 
@@ -147,6 +166,7 @@ fn encryption(
 ) -> Result<Encryption, Mistake> {
     let policy = &server.settings.ssl;
     let mut made = Encryption::bare(policy);
+    made.host_key = host_key(server, files)?;
     if policy.certificates.is_empty() {
         return Ok(made);
     }
@@ -156,6 +176,9 @@ fn encryption(
         None => certificates(policy, files)?,
     };
     agree(policy, &mut settings, cx)?;
+    if server.settings.quic.is_on {
+        settings.quic_alpn = vec![http3::ALPN.to_vec()];
+    }
     if policy.demand().is_some() {
         let verifier = verifier(policy, files, &mut settings.session_context)?;
         settings.verifier = Some(Arc::clone(&verifier) as Arc<_>);
@@ -189,6 +212,23 @@ fn encryption(
         staplers,
     });
     Ok(made)
+}
+
+/// The keys that a server's file makes (`quic_host_key`).
+fn host_key(server: &Server, files: &mut Files) -> Result<Option<HostKey>, Mistake> {
+    let Some(file) = &server.settings.quic.host_key else {
+        return Ok(None);
+    };
+    let path = &file.value.0;
+    let secret = files.read(path).map_err(|error| {
+        let (shown, why) = (path.display(), error::os_error(&error));
+        (file.span, format!("cannot read \"{shown}\" ({why})"))
+    })?;
+    if secret.is_empty() {
+        let shown = path.display();
+        return Err((file.span, format!("\"{shown}\" is empty")));
+    }
+    Ok(Some(HostKey::new(&secret)))
 }
 
 /// The certificate that is ordered for a server, if its lines say so.
@@ -404,7 +444,7 @@ fn agree(
         b"http/1.0".to_vec(),
         b"http/0.9".to_vec(),
     ];
-    settings.optional_alpn = Some(ALPN.to_vec());
+    settings.optional_alpn = Some(http2::ALPN.to_vec());
     for command in &policy.commands {
         obey(command, settings)?;
     }

@@ -69,8 +69,13 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "http3",
-        doc: "Empty: there is no HTTP/3.",
-        write: |_, _| true,
+        doc: "\"h3\" for HTTP/3, else empty.",
+        write: |req, out| {
+            if req.head.version() == Version::Http3 {
+                out.extend_from_slice(b"h3");
+            }
+            true
+        },
     },
     Variable {
         name: "pipe",

@@ -135,6 +135,7 @@ fn server(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
         status_zone,
         settings,
         encryption: std::sync::OnceLock::new(),
+        alternative: std::sync::OnceLock::new(),
         acme,
         location: Arc::new(location),
         span: statement.span,

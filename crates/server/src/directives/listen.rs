@@ -29,12 +29,13 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "listen",
         contexts: Contexts::SERVER,
-        syntax: "address[:port] | port | unix:path [default_server] [ssl] [http2] [proxy_protocol] …",
+        syntax: "address[:port] | port | unix:path [default_server] [ssl] [http2] [quic] [proxy_protocol] …",
         is_block: false,
         pass: Pass::First,
         doc: "An address that the server answers on. With `proxy_protocol`, there or on another \
               line for the address, its connections begin with a header of the PROXY protocol, \
-              version 1 or 2.",
+              version 1 or 2. With `quic` it is an address of UDP, where clients speak HTTP/3; \
+              the same address without it is another one.",
         apply: listen,
     },
     Row {
@@ -57,6 +58,7 @@ pub(crate) struct ListenArgs {
     is_default: bool,
     has_proxy_protocol: bool,
     is_encrypted: bool,
+    is_quic: bool,
     has_http2: bool,
     span: Span,
 }
@@ -97,6 +99,7 @@ fn listen(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
         is_default: false,
         has_proxy_protocol: false,
         is_encrypted: false,
+        is_quic: false,
         has_http2: false,
         span: statement.span,
     };
@@ -110,12 +113,40 @@ fn listen(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
             builder.cx.diagnostics.push_warning(parameter.span, message);
         }
     }
+    if let Err(message) = check_quic(&args, &addresses, parameters) {
+        builder.error(statement.span, message);
+        return;
+    }
     for address in addresses {
         draft.of::<Listens>().0.push(ListenArgs {
             address,
             ..args.clone()
         });
     }
+}
+
+/// Checks what stands beside `quic`, in nginx's words.
+fn check_quic(args: &ListenArgs, addresses: &[Address], parameters: &[Word]) -> Result<(), String> {
+    if !args.is_quic {
+        return Ok(());
+    }
+    let has = |name: &str| parameters.iter().any(|word| word.text == name);
+    let other = ["ssl", "http2", "proxy_protocol"]
+        .into_iter()
+        .find(|name| has(name));
+    match other {
+        Some("ssl") => return Err("\"ssl\" parameter is incompatible with \"quic\"".into()),
+        Some("http2") => return Err("\"http2\" parameter is incompatible with \"quic\"".into()),
+        Some(_) => {
+            return Err("\"proxy_protocol\" parameter is incompatible with \"quic\"".into());
+        }
+        None => {}
+    }
+    let is_unix = |address: &Address| matches!(address, Address::Unix(_));
+    if addresses.iter().any(is_unix) {
+        return Err("\"quic\" parameter is for addresses of the Internet".into());
+    }
+    Ok(())
 }
 
 fn apply_parameter(args: &mut ListenArgs, parameter: &Word) -> Result<(), String> {
@@ -155,6 +186,12 @@ fn apply_parameter(args: &mut ListenArgs, parameter: &Word) -> Result<(), String
             args.has_http2 = true;
             return Ok(());
         }
+        // QUIC is always encrypted.
+        ("quic", None) => {
+            args.is_quic = true;
+            args.is_encrypted = true;
+            return Ok(());
+        }
         ("bind", None) => {}
         ("reuseport", None) => args.options.reuse_port = true,
         ("backlog", Some(value)) => {
@@ -171,9 +208,9 @@ fn apply_parameter(args: &mut ListenArgs, parameter: &Word) -> Result<(), String
         }
         // Hints to a kernel; answers are the same without them.
         ("deferred", None) | ("fastopen" | "setfib" | "accept_filter", Some(_)) => {}
-        ("quic" | "spdy", None) => {
-            return Err(format!(
-                "the \"{name}\" parameter of \"listen\" is not supported"
+        ("spdy", None) => {
+            return Err(String::from(
+                "the \"spdy\" parameter of \"listen\" is not supported",
             ));
         }
         _ => return Err(invalid()),
@@ -365,6 +402,7 @@ pub(crate) fn bindings(
                     is_default: false,
                     has_proxy_protocol: false,
                     is_encrypted: false,
+                    is_quic: false,
                     has_http2: false,
                     span: server.span,
                 },
@@ -372,7 +410,7 @@ pub(crate) fn bindings(
         }
         let mut seen = HashSet::new();
         for args in listens {
-            if !seen.insert(args.address.clone()) {
+            if !seen.insert((args.address.clone(), args.is_quic)) {
                 let message = format!("a duplicate listen {}", args.address);
                 cx.diagnostics.push_error(args.span, message);
                 continue;
@@ -391,6 +429,7 @@ pub(crate) fn bindings(
 /// The servers of one address, while they are joined.
 struct Group {
     address: Address,
+    is_quic: bool,
     options: ListenOptions,
     default: Arc<Server>,
     has_default: bool,
@@ -405,17 +444,17 @@ struct Group {
 #[derive(Default)]
 struct Groups {
     all: Vec<Group>,
-    by_address: HashMap<Address, usize>,
+    by_address: HashMap<(Address, bool), usize>,
 }
 
 fn join(cx: &mut ParseContext, groups: &mut Groups, server: &Arc<Server>, args: &ListenArgs) {
-    let known = groups.by_address.get(&args.address);
+    let key = (args.address.clone(), args.is_quic);
+    let known = groups.by_address.get(&key);
     let Some(group) = known.and_then(|index| groups.all.get_mut(*index)) else {
-        groups
-            .by_address
-            .insert(args.address.clone(), groups.all.len());
+        groups.by_address.insert(key, groups.all.len());
         groups.all.push(Group {
             address: args.address.clone(),
+            is_quic: args.is_quic,
             options: args.options.clone(),
             default: Arc::clone(server),
             has_default: args.is_default,
@@ -476,6 +515,7 @@ impl Group {
             options: self.options,
             has_proxy_protocol: self.has_proxy_protocol,
             is_encrypted: self.is_encrypted,
+            is_quic: self.is_quic,
             has_http2: self.has_http2,
             names,
         }
@@ -485,30 +525,33 @@ impl Group {
 /// One socket for each address, but one only for a wildcard and the addresses of its port.
 fn bind_wildcards(listens: Vec<Listen>) -> Vec<Binding> {
     let listens: Vec<Arc<Listen>> = listens.into_iter().map(Arc::new).collect();
-    let family = |address: &SocketAddr| (address.port(), address.is_ipv4());
+    let family =
+        |listen: &Listen, address: &SocketAddr| (address.port(), address.is_ipv4(), listen.is_quic);
     let mut wildcards = HashMap::new();
     for listen in &listens {
         if let Address::Inet(wild) = &listen.address
             && wild.ip().is_unspecified()
         {
-            wildcards.entry(family(wild)).or_insert(listen);
+            wildcards.entry(family(listen, wild)).or_insert(listen);
         }
     }
     let mut bindings: Vec<Binding> = Vec::new();
-    let mut by_address: HashMap<&Address, usize> = HashMap::new();
+    let mut by_address: HashMap<(&Address, bool), usize> = HashMap::new();
     for listen in &listens {
         let wildcard = match &listen.address {
-            Address::Inet(own) => wildcards.get(&family(own)).copied(),
+            Address::Inet(own) => wildcards.get(&family(listen, own)).copied(),
             Address::Unix(_) => None,
         };
         let socket = wildcard.unwrap_or(listen);
-        let known = by_address.get(&socket.address);
+        let key = (&socket.address, socket.is_quic);
+        let known = by_address.get(&key);
         match known.and_then(|index| bindings.get_mut(*index)) {
             Some(binding) => binding.listens.push(Arc::clone(listen)),
             None => {
-                by_address.insert(&socket.address, bindings.len());
+                by_address.insert(key, bindings.len());
                 bindings.push(Binding {
                     bound: socket.address.clone(),
+                    is_quic: socket.is_quic,
                     options: socket.options.clone(),
                     listens: vec![Arc::clone(listen)],
                 });

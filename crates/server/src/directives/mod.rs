@@ -124,6 +124,7 @@ fn finish(mut builder: Builder) -> (Option<Conf>, ParseContext) {
     let servers = blocks.servers.iter().map(|(server, _)| server);
     millpond_proxy::tls::acme::certificate::settle(&mut builder, servers, &bindings);
     millpond_proxy::tls::contexts::prepare(&mut builder, &bindings);
+    millpond_proxy::filter::advertise::settle(&mut builder, &bindings);
     let main: MainSettingsRaw = builder.take();
     let main = MainSettings::resolve(&[&main], &mut builder.cx);
     for hook in table::END {

@@ -46,9 +46,8 @@ pub(crate) const REFUSED: &[Refused] = &[
         reason: "uwsgi requests with a string instead of parameters are not supported",
     },
     Refused {
-        names: "http3 http3_hq http3_max_concurrent_streams http3_stream_buffer_size quic_bpf \
-                quic_retry quic_gso quic_host_key quic_active_connection_id_limit",
-        reason: "HTTP/3 is not supported; clients fall back to HTTP/1.1",
+        names: "http3_hq",
+        reason: "HTTP/0.9 over QUIC, a protocol for tests, is not supported; HTTP/3 is",
     },
     Refused {
         names: "xslt_stylesheet xslt_param xslt_string_param xslt_types xslt_last_modified \

@@ -43,8 +43,11 @@ impl Predecessor {
         let words = sockets.split([';', ':']).filter(|word| !word.is_empty());
         let mut sockets = Vec::new();
         for word in words {
-            match word.parse().ok().and_then(inherited::listener) {
-                Some((address, fd)) => sockets.push(of_predecessor(address, fd)),
+            match word.parse().ok().and_then(inherited::any) {
+                Some((address, is_quic, fd)) => sockets.push(Inherited {
+                    is_quic,
+                    ..of_predecessor(address, fd)
+                }),
                 None => error::process(
                     Level::Emerg,
                     format_args!("invalid socket number \"{word}\" is inherited, ignored"),
@@ -115,6 +118,7 @@ impl Predecessor {
 fn of_predecessor(address: Address, fd: OwnedFd) -> Inherited {
     Inherited {
         address,
+        is_quic: false,
         fd,
         file: SocketFiles::Ours,
     }

@@ -23,6 +23,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millpond_proxy::downstream::listener;
+use millpond_proxy::downstream::quic::{self, QuicSocket};
 use millpond_proxy::log::access;
 use millpond_proxy::settings::Conf;
 use millpond_proxy::upstream::{keepalive, refresh};
@@ -200,7 +201,10 @@ impl Thread {
             let task = listener::accept_loop(listening.fd, listening.binding, generation);
             spawn_local(task).abort_handle()
         };
+        let (packets, listening): (Vec<_>, Vec<_>) =
+            listening.into_iter().partition(|it| it.binding.is_quic);
         let mut tasks: Vec<AbortHandle> = listening.into_iter().map(accept).collect();
+        quic::listen(&generation, packets.into_iter().map(socket).collect());
         if self.worker.index == 0 {
             tasks.extend(refresh::start(&generation.conf));
         }
@@ -213,6 +217,7 @@ impl Thread {
             return;
         };
         serving.tasks.iter().for_each(AbortHandle::abort);
+        quic::close(&self.worker);
         let generation = serving.generation;
         generation.close();
         // nginx: they end with the worker that has them.
@@ -222,6 +227,15 @@ impl Thread {
         if let Some(timeout) = generation.conf.main.process.shutdown_timeout {
             spawn_local(drop_after(generation, timeout));
         }
+    }
+}
+
+/// A socket of QUIC as its endpoint takes it.
+fn socket(listening: Listening) -> QuicSocket {
+    QuicSocket {
+        binding: listening.binding,
+        number: listening.number,
+        fd: listening.fd,
     }
 }
 

@@ -22,9 +22,10 @@ const FIRST: RawFd = 3;
 pub fn take(count: u16) -> Vec<Inherited> {
     let mut sockets = Vec::new();
     for number in (FIRST..).take(usize::from(count)) {
-        match inherited::listener(number) {
-            Some((address, fd)) => sockets.push(Inherited {
+        match inherited::any(number) {
+            Some((address, is_quic, fd)) => sockets.push(Inherited {
                 address,
+                is_quic,
                 fd,
                 file: SocketFiles::Shared,
             }),
@@ -39,7 +40,11 @@ pub fn take(count: u16) -> Vec<Inherited> {
 
 /// Warns of sockets that no `listen` names, which are closed.
 pub fn warn_of_unused(sockets: &[Inherited], conf: &Conf) {
-    let is_used = |socket: &&Inherited| !conf.bindings.iter().any(|it| it.bound == socket.address);
+    let is_used = |socket: &&Inherited| {
+        let (address, is_quic) = (&socket.address, socket.is_quic);
+        let mut bindings = conf.bindings.iter();
+        !bindings.any(|it| it.bound == *address && it.is_quic == is_quic)
+    };
     for socket in sockets.iter().filter(is_used) {
         let address = &socket.address;
         let message = format_args!("no \"listen\" names the service manager's socket {address}");

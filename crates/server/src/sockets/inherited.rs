@@ -26,12 +26,40 @@ pub(crate) fn listener(number: RawFd) -> Option<(Address, OwnedFd)> {
     Some((address, fd))
 }
 
+/// The socket that a descriptor number is, of TCP or of UDP, if it is one that another process left
+/// us; true for one of UDP.
+pub(crate) fn any(number: RawFd) -> Option<(Address, bool, OwnedFd)> {
+    if !is_datagram(number)? {
+        let (address, fd) = listener(number)?;
+        return Some((address, false, fd));
+    }
+    let fd = take(number)?;
+    rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).ok()?;
+    rustix::io::ioctl_fionbio(&fd, true).ok()?;
+    // So that sockets of further workers may join it.
+    rustix::net::sockopt::set_socket_reuseport(&fd, true).ok()?;
+    let address = address_of(&rustix::net::getsockname(&fd).ok()?);
+    matches!(address, Address::Inet(_)).then_some((address, true, fd))
+}
+
 /// The connected socket that a descriptor number is, if it is one that another process left us.
 pub(crate) fn stream(number: RawFd) -> Option<OwnedFd> {
     let fd = take(number)?;
     rustix::net::getpeername(&fd).ok()?;
     rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).ok()?;
     Some(fd)
+}
+
+/// True for a socket of datagrams; none for what is no socket, or was not left open on purpose.
+#[allow(unsafe_code)]
+fn is_datagram(number: RawFd) -> Option<bool> {
+    if number <= 2 {
+        return None;
+    }
+    // SAFETY: the number is only asked about here, which is an error if nothing is open there.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    let kind = rustix::net::sockopt::socket_type(borrowed).ok()?;
+    Some(kind == rustix::net::SocketType::DGRAM)
 }
 
 /// Takes a descriptor that was left open across the start of this program. The standard streams

@@ -1,0 +1,101 @@
+//! `http3`, `http3_max_concurrent_streams`, `http3_stream_buffer_size`, `http3_advertise`,
+//! `quic_gso`, `quic_retry`, `quic_host_key`, `quic_active_connection_id_limit`, `quic_bpf`: QUIC
+//! and HTTP/3 for clients.
+//!
+//! Bounds of heads, times and numbers of requests are those of HTTP/1's directives.
+
+use millpond_conf::ByteSize;
+use millpond_conf::Spanned;
+use millpond_conf::value::ConfPath;
+use millpond_wire::head::{Connect, Reading};
+use millpond_wire::http2::{ExtendedConnect, Rules};
+use millpond_wire::http3::Config;
+
+use crate::downstream::policy::HeadPolicy;
+
+/// Settings of QUIC and HTTP/3; obeyed before a request is there, so the values of the server that
+/// the connection began with count, and those of QUIC of the default server of its address.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server)]
+pub struct QuicPolicy {
+    /// Lets connections to addresses with `listen … quic` speak HTTP/3 with this server.
+    #[directive(name = "http3", default = "on")]
+    pub is_on: bool,
+    /// The requests that a connection may have at once.
+    #[directive(name = "http3_max_concurrent_streams", default = "128")]
+    pub max_streams: u32,
+    /// Bytes of a stream that a client may send before they are read, and bytes of an answer that
+    /// wait to be sent.
+    #[directive(name = "http3_stream_buffer_size", default = "64k")]
+    pub stream_buffer: ByteSize,
+    /// Names the address of HTTP/3 in answers of HTTP/1 and HTTP/2 over TLS, in a field `Alt-Svc`
+    /// (RFC 7838): the port of the server's first `listen … quic`, good for a day. Answers that
+    /// have such a field already are left alone.
+    ///
+    /// # Differs from nginx
+    ///
+    /// nginx has no such directive; there it is `add_header`.
+    #[directive(name = "http3_advertise", default = "off")]
+    pub is_advertised: bool,
+    /// Sends several packets of equal length by one call (generic segmentation offload).
+    ///
+    /// # Differs from nginx
+    ///
+    /// It is on by default, where the kernel has it.
+    #[directive(name = "quic_gso", default = "on")]
+    pub uses_segments: bool,
+    /// Has each client show its address before anything is kept of its connection (Retry, RFC 9000
+    /// §8.1.2), at the price of a round trip.
+    ///
+    /// # Differs from nginx
+    ///
+    /// Without it, clients still have to do so while 64 handshakes of a worker are under way.
+    #[directive(name = "quic_retry", default = "off")]
+    pub retries: bool,
+    /// A file with a secret, of which the keys of tokens and of stateless resets are made, so that
+    /// clients see at once that a process which was started anew does not know their connections.
+    /// Without one the secret is made when the process starts. The key of resets is the one that an
+    /// address was first served with.
+    #[directive(name = "quic_host_key")]
+    pub host_key: Option<Spanned<ConfPath>>,
+    /// Connection ids of the client that are kept.
+    ///
+    /// # Differs from nginx
+    ///
+    /// There are always 5; the value is only checked.
+    #[directive(name = "quic_active_connection_id_limit", default = "2")]
+    pub active_ids: u32,
+}
+
+/// Settings of QUIC that the process has.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(main)]
+pub struct QuicRouting {
+    /// Lets packets find the worker of their connection whatever address they come from.
+    ///
+    /// # Differs from nginx
+    ///
+    /// The value is only checked. Each packet with a short header has the number of its socket in
+    /// it, which a classic program of the kernel reads without a privilege; and packets that still
+    /// come to another worker are handed on.
+    #[directive(name = "quic_bpf", default = "off")]
+    pub uses_program: bool,
+}
+
+impl QuicPolicy {
+    /// The settings of a connection's machine.
+    pub(in crate::downstream) fn config(&self, head: &HeadPolicy, reading: Reading) -> Config {
+        Config {
+            max_concurrent_streams: self.max_streams,
+            stream_window: self.stream_buffer.0,
+            blocked_streams: self.max_streams,
+            send_buffer: self.stream_buffer.as_usize(),
+            rules: Rules {
+                limits: head.limits(reading),
+                connect: Connect::Refuse,
+                extended_connect: ExtendedConnect::Allow,
+            },
+            ..Config::default()
+        }
+    }
+}

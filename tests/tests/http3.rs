@@ -1,0 +1,452 @@
+//! HTTP/3 for clients, as the crates `quinn` and `h3` speak it: requests through the cache, bodies
+//! both ways, reloads, and what strangers may cost.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use bytes::{Buf, Bytes};
+use h3::client::SendRequest;
+use h3_quinn::OpenStreams;
+use http::{HeaderMap, Request, Response};
+use millpond_testkit::{
+    Answer, Framing, Gate, Kind, Origin, Proxy, ProxyBuilder, Recorded, offset_bytes,
+};
+use quinn::crypto::rustls::QuicClientConfig;
+use quinn::{ClientConfig, Endpoint};
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use tokio::task::{JoinHandle, JoinSet};
+
+const WAIT: Duration = Duration::from_secs(60);
+
+/// The longest wait for packets to a client that says nothing: longer than `client_header_timeout`.
+const KNOCK_WAIT: Duration = Duration::from_secs(3);
+
+const CONF: &str = "%%GLOBALS%%
+    worker_processes 2;
+    events {}
+    http {
+        %%HTTP%%
+        log_format h3 '$request_method $uri $status $body_bytes_sent $server_protocol $http3';
+        access_log %%DIR%%/h3.log h3;
+        proxy_cache_path %%DIR%%/cache keys_zone=z:1m;
+        client_body_buffer_size 8k;
+        client_max_body_size 0;
+        ssl_certificate %%DIR%%/cert.pem;
+        ssl_certificate_key %%DIR%%/key.pem;
+        server {
+            listen 127.0.0.1:%%PORT%% ssl;
+            listen 127.0.0.1:%%PORT%% quic reuseport;
+            server_name localhost;
+            http3_advertise on;
+            add_header X-Cache $upstream_cache_status;
+            location / {
+                proxy_pass http://%%ORIGIN%%;
+                proxy_cache z;
+                proxy_cache_valid 200 1h;
+                proxy_cache_lock on;
+                proxy_cache_lock_timeout 20s;
+            }
+            location /few { keepalive_requests 3; return 200 few; }
+            location /plain { proxy_pass http://%%ORIGIN%%; proxy_buffering off; }
+            location /told { return 200 '$server_protocol $http3 $scheme $ssl_protocol $host'; }
+            location /metrics { metrics; }
+        }
+        server {
+            listen 127.0.0.1:%%PORT%% ssl;
+            listen 127.0.0.1:%%PORT%% quic;
+            server_name off.localhost;
+            http3 off;
+        }
+        server {
+            listen 127.0.0.1:%%PORT_SHOW%% quic;
+            quic_retry on;
+            location / { return 200 shown; }
+        }
+        server {
+            listen 127.0.0.1:%%PORT_SHORT%% quic;
+            client_header_timeout 1s;
+            location / { return 200 short; }
+        }
+    }";
+
+/// A certificate for `localhost`, and its key.
+struct Identity {
+    pem: String,
+    key: String,
+    der: CertificateDer<'static>,
+}
+
+fn identity() -> Result<Identity> {
+    let names = vec!["localhost".to_owned(), "off.localhost".to_owned()];
+    let made = rcgen::generate_simple_self_signed(names)?;
+    Ok(Identity {
+        pem: made.cert.pem(),
+        key: made.signing_key.serialize_pem(),
+        der: made.cert.der().clone(),
+    })
+}
+
+fn proxy(origin: &Origin, identity: &Identity) -> ProxyBuilder {
+    Proxy::new(Kind::Millpond, CONF)
+        .file("cert.pem", &identity.pem)
+        .file("key.pem", &identity.key)
+        .origin(origin)
+}
+
+/// Runs a test with a time limit; connections are moved by a thread of their own.
+fn run(test: impl Future<Output = Result<()>>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let all = tokio::time::timeout(WAIT, test);
+        all.await.context("the test took too long")?
+    })
+}
+
+fn client_config(identity: &Identity) -> Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(identity.der.clone())?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![b"h3".to_vec()];
+    Ok(ClientConfig::new(Arc::new(QuicClientConfig::try_from(
+        tls,
+    )?)))
+}
+
+/// A connection, whose streams are moved by a task.
+struct Connected {
+    send: SendRequest<OpenStreams, Bytes>,
+    _endpoint: Endpoint,
+    task: JoinHandle<h3::error::ConnectionError>,
+}
+
+async fn connect_as(port: u16, name: &str, identity: &Identity) -> Result<Connected> {
+    let mut endpoint = Endpoint::client(([127, 0, 0, 1], 0).into())?;
+    endpoint.set_default_client_config(client_config(identity)?);
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let quic = endpoint.connect(address, name)?.await?;
+    let made = h3::client::new(h3_quinn::Connection::new(quic)).await;
+    let (mut driver, send) = made?;
+    let task = tokio::spawn(async move { driver.wait_idle().await });
+    Ok(Connected {
+        send,
+        _endpoint: endpoint,
+        task,
+    })
+}
+
+async fn connect(port: u16, identity: &Identity) -> Result<Connected> {
+    connect_as(port, "localhost", identity).await
+}
+
+fn request(method: &str, path: &str) -> Result<Request<()>> {
+    let uri = format!("https://localhost{path}");
+    Ok(Request::builder().method(method).uri(uri).body(())?)
+}
+
+/// An answer, whole.
+struct Whole {
+    head: Response<()>,
+    body: Vec<u8>,
+    trailers: Option<HeaderMap>,
+}
+
+impl Whole {
+    fn header(&self, name: &str) -> &str {
+        let value = self.head.headers().get(name);
+        value.and_then(|value| value.to_str().ok()).unwrap_or("")
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+async fn ask(
+    send: &mut SendRequest<OpenStreams, Bytes>,
+    request: Request<()>,
+    body: &[Bytes],
+) -> Result<Whole> {
+    let mut stream = send.send_request(request).await?;
+    for piece in body {
+        stream.send_data(piece.clone()).await?;
+    }
+    stream.finish().await?;
+    let head = stream.recv_response().await?;
+    let mut body = Vec::new();
+    while let Some(mut piece) = stream.recv_data().await? {
+        let len = piece.remaining();
+        body.extend_from_slice(&piece.copy_to_bytes(len));
+    }
+    let trailers = stream.recv_trailers().await?;
+    Ok(Whole {
+        head,
+        body,
+        trailers,
+    })
+}
+
+/// Requests for a path that came to an origin.
+fn asked(origin: &Origin, path: &str) -> Vec<Recorded> {
+    let all = origin.requests().into_iter();
+    all.filter(|request| request.path() == path).collect()
+}
+
+async fn get(client: &mut Connected, path: &str) -> Result<Whole> {
+    ask(&mut client.send, request("GET", path)?, &[]).await
+}
+
+#[test]
+fn answers_come_from_the_cache_and_say_how() -> Result<()> {
+    let (origin, identity) = (Origin::start()?, identity()?);
+    origin.route("/page", Answer::new(200).body("a page"));
+    let proxy = proxy(&origin, &identity).start()?;
+    run(async {
+        let mut client = connect(proxy.port(), &identity).await?;
+        for state in ["MISS", "HIT", "HIT"] {
+            let answer = get(&mut client, "/page").await?;
+            ensure!(answer.head.status() == 200);
+            ensure!(answer.header("x-cache") == state, "{:?}", answer.head);
+            ensure!(answer.header("content-length") == "6");
+            ensure!(answer.body == b"a page");
+        }
+        let told = get(&mut client, "/told").await?;
+        ensure!(told.text() == "HTTP/3.0 h3 https TLSv1.3 localhost");
+        let head = ask(&mut client.send, request("HEAD", "/page")?, &[]).await?;
+        ensure!(head.body.is_empty() && head.header("content-length") == "6");
+        let none = get(&mut client, "/none").await?;
+        ensure!(none.head.status() == 404);
+        Ok(())
+    })?;
+    ensure!(asked(&origin, "/page").len() == 1);
+    let lines = proxy.wait_for_lines("h3.log", 6)?;
+    ensure!(lines[0] == "GET /page 200 6 HTTP/3.0 h3", "{lines:?}");
+    ensure!(lines[4] == "HEAD /page 200 0 HTTP/3.0 h3", "{lines:?}");
+    Ok(())
+}
+
+#[test]
+fn large_bodies_come_whole_both_ways() -> Result<()> {
+    const LEN: u64 = 3_000_000;
+    let (origin, identity) = (Origin::start()?, identity()?);
+    origin.route("/large", Answer::new(200).offset_body(LEN, 1));
+    origin.route("/plain", Answer::new(200).offset_body(LEN, 1));
+    let proxy = proxy(&origin, &identity).start()?;
+    run(async {
+        let mut client = connect(proxy.port(), &identity).await?;
+        for path in ["/large", "/large", "/plain"] {
+            let answer = get(&mut client, path).await?;
+            ensure!(answer.body == offset_bytes(0..LEN, 1), "{path}");
+        }
+        let body: Vec<Bytes> = offset_bytes(0..LEN, 1)
+            .chunks(100_000)
+            .map(Bytes::copy_from_slice)
+            .collect();
+        let mut known = request("POST", "/known")?;
+        known.headers_mut().insert("content-length", LEN.into());
+        ask(&mut client.send, known, &body).await?;
+        ask(&mut client.send, request("POST", "/unknown")?, &body).await?;
+        ask(&mut client.send, request("POST", "/empty")?, &[]).await?;
+        Ok(())
+    })?;
+    for (path, len) in [("/known", LEN), ("/unknown", LEN), ("/empty", 0)] {
+        let came = asked(&origin, path);
+        ensure!(came.len() == 1, "{path}");
+        ensure!(came[0].body == offset_bytes(0..len, 1), "{path}");
+    }
+    Ok(())
+}
+
+#[test]
+fn trailers_of_origins_end_the_answer() -> Result<()> {
+    let (origin, identity) = (Origin::start()?, identity()?);
+    let answer = Answer::new(200).body("sum").framing(Framing::Chunked);
+    origin.route("/plain", answer.trailer("X-Sum", "12"));
+    let passing = "proxy_buffering off; proxy_pass_trailers on; proxy_http_version 1.1;
+        proxy_set_header TE trailers; proxy_set_header Connection TE;";
+    let mut proxy = proxy(&origin, &identity).start()?;
+    proxy.set_conf(&CONF.replace("proxy_buffering off;", passing))?;
+    proxy.restart()?;
+    run(async {
+        let mut client = connect(proxy.port(), &identity).await?;
+        let answer = get(&mut client, "/plain").await?;
+        ensure!(answer.body == b"sum");
+        let trailers = answer.trailers.context("no trailers")?;
+        ensure!(trailers.get("x-sum").is_some_and(|value| value == "12"));
+        Ok(())
+    })
+}
+
+/// Many streams, one fetch: requests of one connection and of others wait for the same answer.
+#[test]
+fn requests_for_one_thing_are_one_fetch() -> Result<()> {
+    const STREAMS: usize = 50;
+    let (origin, identity) = (Origin::start()?, identity()?);
+    let gate = Gate::new();
+    let answer = Answer::new(200).body("one for all").hold_head(&gate);
+    origin.route("/one", answer);
+    let proxy = proxy(&origin, &identity).start()?;
+    run(async {
+        let mut clients = Vec::new();
+        let mut asked = JoinSet::new();
+        for _ in 0..2 {
+            let client = connect(proxy.port(), &identity).await?;
+            for _ in 0..STREAMS {
+                let (mut send, request) = (client.send.clone(), request("GET", "/one")?);
+                asked.spawn(async move { ask(&mut send, request, &[]).await });
+            }
+            clients.push(client);
+        }
+        origin.wait_for_requests(1)?;
+        gate.open();
+        while let Some(answer) = asked.join_next().await {
+            ensure!(answer??.text() == "one for all");
+        }
+        Ok(())
+    })?;
+    ensure!(asked(&origin, "/one").len() == 1);
+    Ok(())
+}
+
+#[test]
+fn reload_lets_connections_finish_and_new_ones_begin() -> Result<()> {
+    let (origin, identity) = (Origin::start()?, identity()?);
+    let gate = Gate::new();
+    origin.route("/slow", Answer::new(200).body("at last").hold_head(&gate));
+    let mut proxy = proxy(&origin, &identity).start()?;
+    run(async {
+        let mut old = connect(proxy.port(), &identity).await?;
+        ensure!(get(&mut old, "/few").await?.text() == "few");
+        let (mut send, slow) = (old.send.clone(), request("GET", "/slow")?);
+        let waiting = tokio::spawn(async move { ask(&mut send, slow, &[]).await });
+        origin.wait_for_requests(1)?;
+        proxy.set_conf(&CONF.replace("return 200 few", "return 200 other"))?;
+        proxy.reload()?;
+        // A signal takes its time; whoever connects before it is served as before.
+        loop {
+            let mut new = connect(proxy.port(), &identity).await?;
+            match get(&mut new, "/few").await?.text().as_str() {
+                "few" => {}
+                text => break ensure!(text == "other"),
+            }
+        }
+        gate.open();
+        ensure!(waiting.await??.text() == "at last");
+        // GOAWAY, and the end without an error.
+        let end = old.task.await?;
+        ensure!(end.is_h3_no_error(), "{end:?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn keepalive_requests_end_a_connection_in_peace() -> Result<()> {
+    let (origin, identity) = (Origin::start()?, identity()?);
+    let proxy = proxy(&origin, &identity).start()?;
+    run(async {
+        let mut client = connect(proxy.port(), &identity).await?;
+        for _ in 0..3 {
+            ensure!(get(&mut client, "/few").await?.text() == "few");
+        }
+        let mut count = 3;
+        while get(&mut client, "/few").await.is_ok() {
+            count += 1;
+            ensure!(count < 1001, "no end after {count}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn clients_show_their_address_where_that_is_wanted() -> Result<()> {
+    let (origin, identity) = (Origin::start()?, identity()?);
+    let proxy = proxy(&origin, &identity).start()?;
+    run(async {
+        let mut client = connect(proxy.named_port("PORT_SHOW"), &identity).await?;
+        ensure!(get(&mut client, "/").await?.text() == "shown");
+        Ok(())
+    })?;
+    let socket = knock(proxy.named_port("PORT_SHOW"), &identity)?;
+    let mut room = [0; 2048];
+    let len = socket.recv(&mut room)?;
+    ensure!(is_retry(&room[..len]), "{:02x?}", &room[..len]);
+    Ok(())
+}
+
+/// A client's first flight: packets that it sends before it has heard anything.
+fn flight(identity: &Identity) -> Result<Vec<Vec<u8>>> {
+    let config = Arc::new(quinn_proto::EndpointConfig::default());
+    let mut endpoint = quinn_proto::Endpoint::new(config, None, false, None);
+    let (now, config) = (Instant::now(), client_config(identity)?);
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
+    let (_, mut connection) = endpoint.connect(now, config, nowhere, "localhost")?;
+    let mut packets = Vec::new();
+    let mut out = Vec::new();
+    while connection.poll_transmit(now, 1, &mut out).is_some() {
+        packets.push(std::mem::take(&mut out));
+    }
+    ensure!(packets.iter().all(|packet| packet.len() >= 1200));
+    Ok(packets)
+}
+
+/// A socket that has sent a first flight, of a client that says no more.
+fn knock(port: u16, identity: &Identity) -> Result<UdpSocket> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    socket.set_read_timeout(Some(KNOCK_WAIT))?;
+    for packet in flight(identity)? {
+        socket.send_to(&packet, ("127.0.0.1", port))?;
+    }
+    Ok(socket)
+}
+
+/// RFC 9000 §17.2.5.
+fn is_retry(packet: &[u8]) -> bool {
+    packet.first().is_some_and(|first| first & 0xf0 == 0xf0)
+}
+
+/// RFC 9000 §8.1: three times as much, before the client's address is known for true.
+#[test]
+fn strangers_get_three_times_what_they_sent_and_no_more() -> Result<()> {
+    let (origin, identity) = (Origin::start()?, identity()?);
+    let proxy = proxy(&origin, &identity).start()?;
+    let socket = knock(proxy.named_port("PORT_SHORT"), &identity)?;
+    let (mut room, mut all) = ([0; 2048], 0);
+    while let Ok(len) = socket.recv(&mut room) {
+        all += len;
+    }
+    let sent: usize = flight(&identity)?.iter().map(Vec::len).sum();
+    ensure!(all >= 1200 && all <= 3 * sent, "{all} of {sent}");
+    Ok(())
+}
+
+/// The price of a handshake is paid by those who show their address, once many are under way.
+#[test]
+fn floods_of_first_packets_have_to_show_their_address() -> Result<()> {
+    const KNOCKS: usize = 400;
+    // 64 of each worker, and those that came before the first was counted.
+    const TAKEN_MOST: usize = 2 * 64;
+    let (origin, identity) = (Origin::start()?, identity()?);
+    let proxy = proxy(&origin, &identity).start()?;
+    let mut taken = 0;
+    for _ in 0..KNOCKS {
+        let socket = knock(proxy.port(), &identity)?;
+        let mut room = [0; 2048];
+        let len = socket.recv(&mut room)?;
+        taken += usize::from(!is_retry(&room[..len]));
+    }
+    ensure!((64..=TAKEN_MOST).contains(&taken), "{taken} handshakes");
+    run(async {
+        let mut client = connect(proxy.port(), &identity).await?;
+        ensure!(get(&mut client, "/few").await?.text() == "few");
+        Ok(())
+    })
+}
