@@ -1,4 +1,4 @@
-"""Writes `nginx-commands.txt`: the directives of the http server in nginx's sources, with the facts
+"""Writes `nginx-commands.txt`: the directives of `http` and `stream` in nginx's sources, with the facts
 that its parser goes by.
 
     python3 nginx-commands.py /path/to/nginx > nginx-commands.txt
@@ -21,6 +21,9 @@ CONTEXTS = {
     "NGX_HTTP_SIF_CONF": "if-in-server",
     "NGX_HTTP_LIF_CONF": "if-in-location",
     "NGX_HTTP_LMT_CONF": "limit_except",
+    "NGX_STREAM_MAIN_CONF": "stream",
+    "NGX_STREAM_SRV_CONF": "server-in-stream",
+    "NGX_STREAM_UPS_CONF": "upstream-in-stream",
 }
 COUNTS = {
     "NGX_CONF_NOARGS": ["0"],
@@ -59,7 +62,7 @@ def main():
     header = (root / "core/nginx.h").read_text()
     version = re.search(r'NGINX_VERSION\s+"([^"]+)"', header).group(1)
     print(f"# nginx {version}; written by nginx-commands.py")
-    for folder in ("core", "event", "http"):
+    for folder in ("core", "event", "http", "stream"):
         for source in sorted((root / folder).rglob("*.c")):
             for line in commands_of(source):
                 print(line)

@@ -42,7 +42,7 @@ fn section<'a>(report: &'a str, heading: &str) -> &'a str {
 
 const MIXED: &str = "
 events { multi_accept on; }
-stream { server { listen 53; proxy_pass 127.0.0.1:53; } }
+mail { server { listen 53; protocol imap; } }
 http {
     include lost.types;
     include site.conf;
@@ -67,7 +67,7 @@ fn every_line_is_counted_and_every_mistake_is_named_with_its_place() {
     let report = stdout(&output);
     let refused = section(&report, "Refused");
     for (name, line) in [
-        ("stream", 3),
+        ("mail", 3),
         ("lua_package_path", 7),
         ("content_by_lua_block", 11),
     ] {
@@ -88,7 +88,7 @@ fn every_line_is_counted_and_every_mistake_is_named_with_its_place() {
         "{works}"
     );
     assert!(
-        !works.contains("tcp_nopush") && !works.contains(" stream"),
+        !works.contains("tcp_nopush") && !works.contains(" mail"),
         "{works}"
     );
     assert!(
@@ -138,7 +138,7 @@ fn programs_get_the_same_as_one_object() {
     let text = stdout(&output);
     for part in [
         "\"outcome\":\"refused\"",
-        "\"directive\":\"stream\",\"code\":\"unsupported_directive\"",
+        "\"directive\":\"mail\",\"code\":\"unsupported_directive\"",
         "\"directive\":\"lua_package_path\",\"code\":\"unknown_directive\"",
         "\"no_effect\":[{\"directive\":\"multi_accept\"",
         "\"line\":3,\"column\":1}",

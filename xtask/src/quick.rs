@@ -198,6 +198,12 @@ const AREAS: &[Area] = &[
         ],
     },
     Area {
+        name: "stream",
+        about: "sessions of TCP",
+        crates: &["stream"],
+        tests: &["stream"],
+    },
+    Area {
         name: "applications",
         about: "FastCGI, SCGI, uwsgi, memcached",
         crates: &[],

@@ -176,6 +176,8 @@ pub(crate) fn context(meta: &ParseNestedMeta<'_>) -> Result<TokenStream> {
         "if_server" => quote!(::millpond_conf::Contexts::IF_SERVER),
         "if_location" => quote!(::millpond_conf::Contexts::IF_LOCATION),
         "limit_except" => quote!(::millpond_conf::Contexts::LIMIT_EXCEPT),
+        "stream" => quote!(::millpond_conf::Contexts::STREAM),
+        "stream_server" => quote!(::millpond_conf::Contexts::STREAM_SERVER),
         _ => return Err(meta.error("no context has this name")),
     })
 }

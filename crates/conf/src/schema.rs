@@ -53,8 +53,12 @@ impl Contexts {
     pub const IF_LOCATION: Contexts = Contexts(1 << 7);
     /// Context: inside `limit_except`.
     pub const LIMIT_EXCEPT: Contexts = Contexts(1 << 8);
+    /// Context: inside `stream`.
+    pub const STREAM: Contexts = Contexts(1 << 9);
+    /// Context: inside a `server` of `stream`.
+    pub const STREAM_SERVER: Contexts = Contexts(1 << 10);
 
-    const NAMES: [(Contexts, &'static str); 9] = [
+    const NAMES: [(Contexts, &'static str); 11] = [
         (Contexts::MAIN, "main"),
         (Contexts::EVENTS, "events"),
         (Contexts::HTTP, "http"),
@@ -64,6 +68,8 @@ impl Contexts {
         (Contexts::IF_SERVER, "if in server"),
         (Contexts::IF_LOCATION, "if in location"),
         (Contexts::LIMIT_EXCEPT, "limit_except"),
+        (Contexts::STREAM, "stream"),
+        (Contexts::STREAM_SERVER, "server in stream"),
     ];
 
     /// True if any of the other contexts is among these.

@@ -98,6 +98,19 @@ const MODULES: &[(&str, Built, &str)] = &[
         "keepalive",
     ),
     ("http_upstream_zone_module", Built::ByDefault, "zone"),
+    ("stream", Built::OnDemand, "preread_buffer_size"),
+    (
+        "stream_realip_module",
+        Built::OnDemand,
+        "preread_buffer_size",
+    ),
+    (
+        "stream_ssl_module",
+        Built::OnDemand,
+        "ssl_handshake_timeout",
+    ),
+    ("stream_ssl_preread_module", Built::OnDemand, "ssl_preread"),
+    ("stream_pass_module", Built::ByDefault, "pass"),
 ];
 
 /// Text that is to be printed first; none when nothing was asked for.

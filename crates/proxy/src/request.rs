@@ -12,7 +12,7 @@
 
 pub mod page;
 pub mod scratch;
-pub(crate) mod state;
+pub mod state;
 
 use std::any::Any;
 use std::cell::{OnceCell, Ref, RefCell};
@@ -328,6 +328,21 @@ impl Request {
     /// A request without a head, of a connection on which none has come: to evaluate what has to be
     /// known before that.
     pub fn before_any(connection: Rc<Connection>, server: Arc<Server>) -> Self {
+        let generation = &connection.generation;
+        let conf = match &generation.stream {
+            Some(stream) if server.session.is_some() => Rc::clone(stream),
+            _ => Rc::clone(&generation.conf),
+        };
+        Request::without_head(conf, connection, server)
+    }
+
+    /// A request without a head, under a configuration that need not be the connection's: what
+    /// stands for a session of `stream`.
+    pub fn without_head(
+        conf: Rc<LocalConf>,
+        connection: Rc<Connection>,
+        server: Arc<Server>,
+    ) -> Self {
         let now = millpond_system::clock::instant();
         let came = Came {
             head: Rc::default(),
@@ -335,7 +350,6 @@ impl Request {
             at: now,
             is_pipelined: false,
         };
-        let conf = Rc::clone(&connection.generation.conf);
         let client = Client::next(connection, Wire::None, &came);
         Request::new(conf, Rc::new(client), came, server)
     }

@@ -316,6 +316,8 @@ pub struct Generation {
     pub worker: Rc<Worker>,
     /// The configuration.
     pub conf: Rc<LocalConf>,
+    /// The `stream` block of the configuration.
+    pub stream: Option<Rc<LocalConf>>,
     /// Files that stay open for the next request.
     pub open_files: OpenFiles,
     closing: Cell<bool>,
@@ -349,6 +351,7 @@ impl Generation {
     pub fn new(worker: Rc<Worker>, conf: Arc<Conf>) -> Rc<Self> {
         Rc::new(Generation {
             worker,
+            stream: conf.stream.clone().map(LocalConf::new),
             conf: LocalConf::new(conf),
             open_files: OpenFiles::default(),
             closing: Cell::new(false),
@@ -427,6 +430,13 @@ impl Generation {
     pub fn adopt(&self, slot: usize, (task, down): (AbortHandle, rc::Weak<Connection>)) {
         if let Some(slot) = self.connections.borrow_mut().get_mut(slot) {
             slot.task = Some(task);
+            slot.down = down;
+        }
+    }
+
+    /// Puts another connection of a task in the place of the one that it was adopted with.
+    pub fn rename(&self, slot: usize, down: rc::Weak<Connection>) {
+        if let Some(slot) = self.connections.borrow_mut().get_mut(slot) {
             slot.down = down;
         }
     }

@@ -185,7 +185,7 @@ impl Helper {
             *known = Known::default();
         }
         known.logs.extend(file::paths());
-        for binding in &conf.bindings {
+        for binding in conf.sockets() {
             if let Address::Unix(path) = &binding.bound {
                 known.sockets.insert(path.clone(), SocketKind::Listener);
             }

@@ -133,9 +133,10 @@ impl Server {
     ) -> Result<Server, Vec<BindError>> {
         let conf = Arc::new(conf);
         let mut sockets = Sockets::inherit(inherited);
-        let opened = sockets.open(&conf.bindings, conf.main.process.worker_count())?;
+        let bindings = conf.sockets();
+        let opened = sockets.open(&bindings, conf.main.process.worker_count())?;
         // The predecessor still listens on what we do not.
-        sockets.adopt(opened, &conf.bindings, SocketFiles::Shared);
+        sockets.adopt(opened, &bindings, SocketFiles::Shared);
         let shared = Arc::<Shared>::default();
         // It knows when the process began.
         shared.guests.of::<Feed>();
@@ -291,10 +292,10 @@ impl Server {
 
     /// Puts another configuration into force. An error leaves everything as it was.
     pub fn change(&mut self, mut conf: Conf) -> Result<(), Vec<StartError>> {
-        limit_zone::inherit(&mut conf.declared, &self.conf.declared)
-            .map_err(|error| vec![StartError::Limit(error)])?;
+        inherit_limits(&mut conf, &self.conf).map_err(|error| vec![StartError::Limit(error)])?;
         let count = conf.main.process.worker_count();
-        let opened = self.sockets.open(&conf.bindings, count);
+        let bindings = conf.sockets();
+        let opened = self.sockets.open(&bindings, count);
         let opened = opened.map_err(|errors| Vec::from_iter(errors.into_iter().map(Into::into)))?;
         let zones = self.shared.zones.open(&mut conf, &self.shared.sites);
         zones.map_err(|error| vec![StartError::Zone(error)])?;
@@ -304,9 +305,12 @@ impl Server {
             error::process(Level::Alert, message);
         }
         let files = self.socket_files();
-        self.sockets.adopt(opened, &conf.bindings, files);
+        self.sockets.adopt(opened, &bindings, files);
         millpond_acme::load(&conf.declared.orders.plan());
         conf.declared.inherit(&self.conf.declared);
+        if let (Some(stream), Some(older)) = (&conf.stream, &self.conf.stream) {
+            stream.declared.inherit(&older.declared);
+        }
         self.shared.expect_sites(&conf);
         let disks = self.shared.zones.disks();
         self.shared.ledger.keep(&conf, &self.shared.sites, disks);
@@ -351,10 +355,9 @@ impl Server {
     /// Hands the configuration and its sockets to all workers.
     fn serve(&mut self) {
         self.is_accepting = true;
+        let bindings = self.conf.sockets();
         for (index, worker) in self.workers.iter().enumerate() {
-            let listening = self
-                .sockets
-                .share_of(index, self.workers.len(), &self.conf.bindings);
+            let listening = self.sockets.share_of(index, self.workers.len(), &bindings);
             match listening {
                 Ok(listening) => worker.send(Command::Serve {
                     conf: Arc::clone(&self.conf),
@@ -566,5 +569,15 @@ impl Server {
 fn put_back(pid_file: &mut PidHolder) {
     if let Err(failure) = pid_file.put_back() {
         error::process(Level::Alert, format_args!("{failure}"));
+    }
+}
+
+/// Goes on with the tables of the limits of another configuration.
+fn inherit_limits(conf: &mut Conf, older: &Conf) -> Result<(), String> {
+    limit_zone::inherit(&mut conf.declared, &older.declared)?;
+    let stream = conf.stream.as_mut().and_then(Arc::get_mut);
+    match (stream, &older.stream) {
+        (Some(stream), Some(older)) => limit_zone::inherit(&mut stream.declared, &older.declared),
+        _ => Ok(()),
     }
 }

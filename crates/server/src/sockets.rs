@@ -313,6 +313,7 @@ fn remove_files(sockets: &[Bound], files: SocketFiles) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use millpond_proxy::route::listen::Carries;
 
     fn shares(sockets: usize, workers: usize) -> Vec<Vec<usize>> {
         let null = std::fs::File::open("/dev/null").unwrap();
@@ -351,6 +352,7 @@ mod tests {
             bound: address.clone(),
             is_quic: false,
             options: Default::default(),
+            carries: Carries::Requests,
             listens: Vec::new(),
         });
         let mut sockets = Sockets::inherit(vec![Inherited {

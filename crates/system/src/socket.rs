@@ -11,7 +11,7 @@
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -280,6 +280,13 @@ fn until_full(mut call: impl FnMut() -> rustix::io::Result<usize>) -> io::Result
             Err(errno) => return Err(errno.into()),
         }
     }
+}
+
+/// Lets a socket of TCP wait for more before it sends a short packet; one of another kind stays as
+/// it is.
+pub fn delay_packets(fd: BorrowedFd<'_>) {
+    // A socket that is in trouble already ends soon.
+    let _ = rustix::net::sockopt::set_tcp_nodelay(fd, false);
 }
 
 /// Puts a descriptor on the current runtime's event loop.

@@ -57,6 +57,8 @@ pub struct ClientHello {
     legacy_version: u16,
     /// Numbers of the extensions; none of a message that cannot be read to its end.
     kinds: Vec<u16>,
+    /// True if there is a list of versions, whether or not it can be read.
+    lists_versions: bool,
     is_renegotiating: bool,
 }
 
@@ -123,6 +125,16 @@ impl ClientHello {
     /// Numbers of the versions: 0x0304 is TLS 1.3, 0x0303 TLS 1.2.
     pub fn versions(&self) -> &[u16] {
         &self.versions
+    }
+
+    /// The version in the place where TLS 1.2 and older have theirs.
+    pub fn legacy_version(&self) -> u16 {
+        self.legacy_version
+    }
+
+    /// True if the client lists its versions, as those do that know TLS 1.3.
+    pub fn lists_versions(&self) -> bool {
+        self.lists_versions
     }
 
     /// True if all versions are older than TLS 1.2: of such a message rustls only says that it
@@ -322,8 +334,9 @@ fn parse_into(hello: &mut ClientHello, message: &[u8]) -> Option<()> {
     let mut extensions = reader.vector(2)?;
     let mut kinds = Vec::new();
     while let Some(kind) = extensions.number(2) {
-        let data = extensions.vector(2)?;
         let kind = u16::try_from(kind).ok()?;
+        hello.lists_versions |= kind == VERSIONS;
+        let data = extensions.vector(2)?;
         kinds.push(kind);
         // What is wrong in one extension does not hide the others.
         let _ = read_extension(hello, kind, data);

@@ -8,6 +8,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millpond_system::clock;
 use millpond_wire::http2::ALPN;
@@ -31,19 +32,27 @@ enum Protocol {
 }
 
 /// Serves a connection to its end.
-pub(super) async fn serve(carrier: Carrier, binding: Arc<Binding>, member: Member) {
+pub async fn serve(carrier: Carrier, binding: Arc<Binding>, member: Member) {
     let worker = Rc::clone(&carrier.connection.generation.worker);
     let _active = Counted::new(&worker.shared.connections.shard(worker.index).active);
     let Some(listen) = binding.listen_for(&carrier.connection.local).cloned() else {
         return;
     };
     if listen.has_proxy_protocol
-        && !Box::pin(proxy_protocol::read(&carrier, &listen, &member)).await
+        && !Box::pin(proxy_protocol::read(
+            &carrier,
+            head_timeout(&listen),
+            &member,
+        ))
+        .await
     {
         return;
     }
-    if listen.is_encrypted && !Box::pin(encryption::begin(&carrier, &listen, &member)).await {
-        return;
+    if listen.is_encrypted {
+        let within = (&member, head_timeout(&listen));
+        if !Box::pin(encryption::begin(&carrier, &listen, within)).await {
+            return;
+        }
     }
     let protocol = match agreed(&carrier.connection, &listen) {
         Some(protocol) => protocol,
@@ -53,6 +62,11 @@ pub(super) async fn serve(carrier: Carrier, binding: Arc<Binding>, member: Membe
         Protocol::Http1 => http1::serve(Rc::new(Http1::new(carrier)), &listen, &member).await,
         Protocol::Http2 => Box::pin(http2::serve(carrier, listen, &member)).await,
     }
+}
+
+/// The time that the header of the PROXY protocol and the handshake have, as the head of a request.
+fn head_timeout(listen: &Listen) -> Duration {
+    listen.names.default_server().settings.head.timeout
 }
 
 /// The protocol that the handshake, or the configuration, leaves; `None` if the client's first

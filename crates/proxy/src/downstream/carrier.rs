@@ -34,13 +34,13 @@ pub(super) const CLOSING_GRACE: Duration = Duration::from_millis(200);
 /// A connection's bytes.
 pub struct Carrier {
     /// Facts about it.
-    pub(crate) connection: Rc<Connection>,
+    pub connection: Rc<Connection>,
     /// The way of its bytes.
-    pub(crate) transport: Transport,
+    pub transport: Transport,
     /// Bytes received and not yet consumed.
-    pub(crate) inbox: RefCell<BytesMut>,
+    pub inbox: RefCell<BytesMut>,
     /// The connection's one timer.
-    pub(crate) timer: Timer,
+    pub timer: Timer,
     /// Its place among the worker's connections, for as long as the socket is open.
     _seat: Option<Seat>,
 }

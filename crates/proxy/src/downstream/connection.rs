@@ -75,6 +75,15 @@ impl Connection {
         }
     }
 
+    /// The same connection as it is passed on to another listener.
+    pub fn passed(&self, peer: Address, local: Address) -> Self {
+        let generation = Rc::clone(&self.generation);
+        Connection {
+            told: self.told.clone(),
+            ..Connection::new(generation, self.number, [peer, local], self.accepted)
+        }
+    }
+
     /// True when its bytes are encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.tls.get().is_some()

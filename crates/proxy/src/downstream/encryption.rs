@@ -15,6 +15,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use millpond_acme::Ordered;
@@ -84,10 +85,13 @@ impl From<io::Error> for Failure {
 
 /// Makes an encrypted connection of one that was accepted, unless the client speaks plainly; false
 /// when it is to be closed.
-pub(super) async fn begin(carrier: &Carrier, listen: &Listen, member: &Member) -> bool {
-    let policy = &listen.names.default_server().settings.head;
+pub async fn begin(
+    carrier: &Carrier,
+    listen: &Listen,
+    (member, timeout): (&Member, Duration),
+) -> bool {
     let now = clock::instant();
-    let deadline = now + policy.timeout;
+    let deadline = now + timeout;
     carrier.connection.waiting.set(Waiting::Idle(now));
     match handshake(carrier, listen, (member, deadline)).await {
         Ok(()) => true,

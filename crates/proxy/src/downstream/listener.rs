@@ -25,11 +25,10 @@ use millpond_system::transport::Transport;
 use socket2::{Domain, Protocol, SockAddr, Socket as RawSocket, Type};
 use tokio::io::unix::AsyncFd;
 
-use super::accepted;
 use super::carrier::Carrier;
 use super::connection::Connection;
 use crate::route::listen::{Binding, ListenOptions};
-use crate::worker::Generation;
+use crate::worker::{Generation, Member};
 
 /// Wait after an accept that failed for want of descriptors or memory (nginx: accept_mutex_delay's
 /// 500 ms).
@@ -136,15 +135,30 @@ fn is_dead(address: &SockAddr) -> bool {
         .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// Accepts connections for a generation; its owner aborts the task when the generation closes.
-pub async fn accept_loop(fd: OwnedFd, binding: Arc<Binding>, generation: Rc<Generation>) {
+/// Accepts connections for a generation, each of which is then served; the owner of the loop aborts
+/// its task when the generation closes.
+pub async fn accept_loop<Served>(
+    fd: OwnedFd,
+    binding: Arc<Binding>,
+    generation: Rc<Generation>,
+    serve: fn(Carrier, Arc<Binding>, Member) -> Served,
+) where
+    Served: Future<Output = ()> + 'static,
+{
     let Ok(listener) = millpond_system::socket::watch(fd) else {
         return;
     };
     loop {
         match std::future::poll_fn(|cx| poll_accept(&listener, cx)).await {
             Ok(accepted) => match generation.worker.seat(Side::Client).await {
-                Some(seat) => start(accepted, seat, &binding, &generation),
+                Some(seat) => {
+                    if let Some((carrier, member)) = start(accepted, seat, &binding, &generation) {
+                        let (slot, known) = (member.slot(), Rc::downgrade(&carrier.connection));
+                        let served = serve(carrier, Arc::clone(&binding), member);
+                        let task = tokio::task::spawn_local(served);
+                        generation.adopt(slot, (task.abort_handle(), known));
+                    }
+                }
                 None => refuse(&generation),
             },
             Err(error) if is_of_connection(&error) => {}
@@ -194,18 +208,16 @@ fn refuse(generation: &Generation) {
     error::process(Level::Alert, message);
 }
 
-/// Starts the task of an accepted connection.
+/// Makes a member of the generation of an accepted connection.
 fn start(
     (fd, peer): (OwnedFd, Option<rustix::net::SocketAddrAny>),
     seat: Seat,
     binding: &Arc<Binding>,
     generation: &Rc<Generation>,
-) {
+) -> Option<(Carrier, Member)> {
     let peer = peer.map_or(Address::Unix(Default::default()), |any| address_of(&any));
     let local = local_address(&fd, &binding.bound);
-    let Ok(socket) = Socket::accepted(fd) else {
-        return;
-    };
+    let socket = Socket::accepted(fd).ok()?;
     let worker = &generation.worker;
     let number = worker.shared.connections.accept(worker.index);
     let made = Rc::new(Connection::new(
@@ -214,17 +226,13 @@ fn start(
         [peer, local],
         clock::instant(),
     ));
-    let member = generation.enter();
-    let slot = member.slot();
-    let known = Rc::downgrade(&made);
     let transport = if binding.is_encrypted() {
         Transport::Tls(Box::new(TlsSocket::new(socket)))
     } else {
         Transport::Plain(socket)
     };
     let carrier = Carrier::new(made, transport, Some(seat));
-    let task = tokio::task::spawn_local(accepted::serve(carrier, Arc::clone(binding), member));
-    generation.adopt(slot, (task.abort_handle(), known));
+    Some((carrier, generation.enter()))
 }
 
 /// The address that a client connected to; asked of the kernel only for wildcard listeners.

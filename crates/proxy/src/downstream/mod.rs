@@ -12,12 +12,12 @@
 //! `serve` makes an answer of a head and knows none of the three apart. A protocol
 //! (`http1`) reads heads from its connection and calls it.
 
-mod accepted;
+pub mod accepted;
 pub mod body;
-pub(crate) mod carrier;
+pub mod carrier;
 pub mod client;
 pub mod connection;
-mod encryption;
+pub mod encryption;
 pub(crate) mod http1;
 pub mod http2;
 mod http3;

@@ -20,6 +20,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::task::Poll;
+use std::time::Duration;
 
 use millpond_system::clock;
 use millpond_system::log::error::Level;
@@ -28,7 +29,6 @@ use millpond_system::quota::Waiting;
 use super::carrier::Carrier;
 use crate::log::request_error;
 use crate::request::Request;
-use crate::route::listen::Listen;
 use crate::var::number::write_number;
 use crate::var::{Variable, VariableFamily};
 use crate::worker::Member;
@@ -119,11 +119,11 @@ pub const FAMILIES: &[VariableFamily] = &[VariableFamily {
     },
 }];
 
-/// Reads the header where the address wants one; false when the connection is to be closed.
-pub(super) async fn read(carrier: &Carrier, listen: &Listen, member: &Member) -> bool {
-    let policy = &listen.names.default_server().settings.head;
+/// Reads the header where the address wants one, within `timeout`; false when the connection is to
+/// be closed.
+pub async fn read(carrier: &Carrier, timeout: Duration, member: &Member) -> bool {
     let now = clock::instant();
-    let deadline = now + policy.timeout;
+    let deadline = now + timeout;
     carrier.connection.waiting.set(Waiting::Idle(now));
     loop {
         let header = parse(&carrier.inbox.borrow());
@@ -162,7 +162,7 @@ pub(super) async fn read(carrier: &Carrier, listen: &Listen, member: &Member) ->
 
 /// Reads on, at least `size` bytes within reason; 0 at the end, also when the generation closes
 /// before a byte was there.
-pub(super) async fn more(carrier: &Carrier, member: &Member, size: usize) -> io::Result<usize> {
+pub async fn more(carrier: &Carrier, member: &Member, size: usize) -> io::Result<usize> {
     std::future::poll_fn(|cx| {
         if !carrier.inbox.borrow().is_empty() {
             let mut inbox = carrier.inbox.borrow_mut();

@@ -15,7 +15,6 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use millpond_conf::value::SizeTemplate;
 use millpond_system::body::{Body, BodyError};
 use millpond_system::clock;
 
@@ -365,8 +364,8 @@ fn limits(req: &mut Request) -> SendLimits {
     if policy.rate.is_some() || policy.rate_after.is_some() {
         let location = std::sync::Arc::clone(&req.location);
         let policy = &location.settings.send;
-        rate = rate.or_else(|| Some(eval_size(req, policy.rate.as_ref())));
-        rate_after = eval_size(req, policy.rate_after.as_ref());
+        rate = rate.or_else(|| Some(req.eval_size(policy.rate.as_ref())));
+        rate_after = req.eval_size(policy.rate_after.as_ref());
     }
     // nginx: `$limit_rate` is from now on the rate that the answer is sent at.
     req.limit_rate = rate;
@@ -380,13 +379,4 @@ fn limits(req: &mut Request) -> SendLimits {
             chunk => chunk,
         },
     }
-}
-
-fn eval_size(req: &mut Request, template: Option<&SizeTemplate>) -> u64 {
-    let Some(template) = template else { return 0 };
-    let text = req.eval(&template.0);
-    std::str::from_utf8(&text)
-        .ok()
-        .and_then(millpond_conf::value::parse_offset)
-        .unwrap_or(0)
 }

@@ -114,7 +114,9 @@ impl FromArgs for Whom {
 const CONTEXTS: Contexts = Contexts::HTTP
     .union(Contexts::SERVER)
     .union(Contexts::LOCATION)
-    .union(Contexts::LIMIT_EXCEPT);
+    .union(Contexts::LIMIT_EXCEPT)
+    .union(Contexts::STREAM)
+    .union(Contexts::STREAM_SERVER);
 
 /// Written by hand, because two directives make one list (INVARIANT 1).
 impl Family for AddressRules {

@@ -31,7 +31,7 @@ const MAX_KEY: usize = 255;
 /// The row of the zones.
 pub const ROWS: &[Row] = &[Row {
     name: "limit_conn_zone",
-    contexts: Contexts::HTTP,
+    contexts: Contexts::HTTP.union(Contexts::STREAM),
     syntax: "key zone=name:size",
     is_block: false,
     pass: Pass::First,
@@ -48,13 +48,17 @@ pub const WORDS: &[WordVariable] = &[WordVariable {
 
 /// The limits of requests at a time.
 #[derive(Clone, Debug, millpond_conf::Family)]
-#[family(http, server, location)]
+#[family(http, server, location, stream, stream_server)]
 pub struct LimitConnPolicy {
     /// The largest number of connections that are served at a time for a key of the zone.
     #[directive(name = "limit_conn", repeat)]
     pub limits: Vec<Spanned<LimitConn>>,
     /// The status of a refused request.
-    #[directive(name = "limit_conn_status", default = "503")]
+    #[directive(
+        name = "limit_conn_status",
+        default = "503",
+        contexts(http, server, location)
+    )]
     pub status: LimitStatus,
     /// The level at which refusals are logged.
     #[directive(name = "limit_conn_log_level", default = "error")]

@@ -26,7 +26,11 @@ use millpond_wire::header::Known;
 #[family(http, server, location)]
 pub struct RealIpPolicy {
     /// A proxy whose word is taken: an address, a network, a name, or `unix:`.
-    #[directive(name = "set_real_ip_from", repeat)]
+    #[directive(
+        name = "set_real_ip_from",
+        repeat,
+        contexts(http, server, location, stream, stream_server)
+    )]
     pub from: Vec<Trusted>,
     /// The field with the client's address; or `proxy_protocol`: the header before the first
     /// request of the connection has it (`listen … proxy_protocol`).
@@ -128,6 +132,11 @@ pub fn replace(req: &Request) {
     ) {
         req.client.remote.replace(address);
     }
+}
+
+/// Gives a session the address of its connection's own header, if a trusted balancer wrote it.
+pub fn start_session(req: &Request) {
+    replace_by_balancer(req, &req.location.settings.real_ip);
 }
 
 /// Takes the address of the connection's own header, if a trusted balancer wrote it.

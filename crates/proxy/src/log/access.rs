@@ -24,7 +24,15 @@ const DIRECTIVE: &str = "access_log";
 
 /// Settings of the logs of requests.
 #[derive(Clone, Debug, Family)]
-#[family(http, server, location, if_location, limit_except)]
+#[family(
+    http,
+    server,
+    location,
+    if_location,
+    limit_except,
+    stream,
+    stream_server
+)]
 pub struct AccessLogPolicy {
     /// A file or syslog server that each request adds a line to: its path (variables allowed) or
     /// address, format and buffering, and the condition under which a request is logged. Several
@@ -42,7 +50,7 @@ pub struct AccessLogPolicy {
     #[directive(
         name = "open_log_file_cache",
         default = "off",
-        contexts(http, server, location)
+        contexts(http, server, location, stream, stream_server)
     )]
     pub files: OffOr<NamedFiles>,
 }
@@ -66,6 +74,12 @@ pub fn close(level: &mut Closing<'_>) {
         let log = RequestLog::optional(Path::new(DEFAULT_PATH), DIRECTIVE, COMBINED);
         policy.logs.push(OffOr::On(AccessLog(log)));
     }
+    complete(level);
+}
+
+/// Finds the formats of a block's logs.
+pub fn complete(level: &mut Closing<'_>) {
+    let policy = &level.settings.access_log;
     let found = policy.logs.iter().filter_map(OffOr::on);
     let (declared, cx) = level.builder.with_cx::<Declared>();
     line::complete(found.map(|AccessLog(log)| log), &mut declared.logs, cx);

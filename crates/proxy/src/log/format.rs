@@ -20,6 +20,7 @@ use millpond_conf::tree::Statement;
 use millpond_conf::{Contexts, ParseContext, Part, Span, Template, Words};
 use millpond_system::log::buffer::Buffering;
 
+use super::access::AccessLogPolicy;
 use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
@@ -46,7 +47,7 @@ const UPSTREAM_TEXT: &str = "$upstream_addr - [$upstream_start] [$upstream_end] 
 /// Rows of this file.
 pub const ROWS: &[Row] = &[Row {
     name: "log_format",
-    contexts: Contexts::HTTP,
+    contexts: Contexts::HTTP.union(Contexts::STREAM),
     syntax: "name [escape=default | json | none] string …",
     is_block: false,
     pass: Pass::First,
@@ -85,6 +86,8 @@ pub struct Logs {
     pub formats: HashMap<String, Arc<LogFormat>>,
     /// Buffered files, which must be buffered in one way.
     pub buffered: HashMap<PathBuf, Buffering>,
+    /// The logs of the block itself: their files are opened although each server has others.
+    pub block: Option<AccessLogPolicy>,
     /// Places where formats are named that nobody has declared; each is reported once.
     pub unknown: HashSet<Span>,
 }

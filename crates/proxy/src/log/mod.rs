@@ -10,5 +10,5 @@
 pub mod access;
 pub mod format;
 pub(crate) mod line;
-pub(crate) mod request_error;
+pub mod request_error;
 pub mod upstream;

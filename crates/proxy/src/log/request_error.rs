@@ -18,16 +18,31 @@ use crate::downstream::connection::Connection;
 use crate::downstream::send::SendError;
 use crate::failure::Failure;
 use crate::request::Request;
+use crate::request::state::Listener;
 use crate::settings::{Conf, Location};
 
 /// Logs an event of a request at a level.
-pub(crate) fn write(req: &Request, level: Level, message: fmt::Arguments<'_>) {
+pub fn write(req: &Request, level: Level, message: fmt::Arguments<'_>) {
     let number = Some(req.client.connection.number);
     with_logs(&req.location, &req.conf, level, |logs| {
         let event = Event {
             level,
             connection: number,
             message: format_args!("{message}{}", Asker(req)),
+            facts: &Asker(req),
+        };
+        write_event(logs, &event);
+    });
+}
+
+/// Logs an event of a session whose message has all that there is to say.
+pub fn write_bare(req: &Request, level: Level, message: fmt::Arguments<'_>) {
+    let number = Some(req.client.connection.number);
+    with_logs(&req.location, &req.conf, level, |logs| {
+        let event = Event {
+            level,
+            connection: number,
+            message,
             facts: &Asker(req),
         };
         write_event(logs, &event);
@@ -118,7 +133,7 @@ impl Facts for Between<'_> {
 }
 
 /// Logs a failure of a request at its level.
-pub(crate) fn failure(req: &Request, failure: &Failure) {
+pub fn failure(req: &Request, failure: &Failure) {
     if let Some(level) = failure.level() {
         write(req, level, format_args!("{failure}"));
     }
@@ -146,6 +161,9 @@ impl fmt::Display for Asker<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let req = self.0;
         let text = |bytes| String::from_utf8_lossy(bytes);
+        if let Some(listener) = req.notes.get::<Listener>() {
+            return write_session(f, req, listener);
+        }
         write!(f, ", client: {}", req.client.remote.borrow().host_text())?;
         write!(f, ", server: {}", text(&req.server.name))?;
         let line = req.head.line();
@@ -169,6 +187,25 @@ impl fmt::Display for Asker<'_> {
         }
         Ok(())
     }
+}
+
+/// Ends a line about a session: its client and its listener, the peer, and what went through.
+fn write_session(f: &mut fmt::Formatter<'_>, req: &Request, listener: &Listener) -> fmt::Result {
+    let kind = if listener.is_datagrams { "udp " } else { "" };
+    let client = req.client.remote.borrow();
+    write!(f, ", {kind}client: {}", client.host_text())?;
+    write!(f, ", server: {}", listener.address)?;
+    let Ok(trace) = req.upstream.try_borrow() else {
+        return Ok(());
+    };
+    let Some(attempt) = trace.attempts.last() else {
+        return Ok(());
+    };
+    write!(f, ", upstream: \"{}\"", attempt.peer)?;
+    let (received, sent) = (req.client.request_bytes.get(), req.sent.body_bytes);
+    write!(f, ", bytes from/to client:{received}/{sent}")?;
+    let (received, sent) = (attempt.bytes_received, attempt.bytes_sent);
+    write!(f, ", bytes from/to upstream:{received}/{sent}")
 }
 
 impl Facts for Asker<'_> {

@@ -26,7 +26,7 @@ pub use split::SplitClients;
 pub const ROWS: &[Row] = &[
     Row {
         name: "map",
-        contexts: Contexts::HTTP,
+        contexts: Contexts::HTTP.union(Contexts::STREAM),
         syntax: "string $variable { … }",
         is_block: true,
         pass: Pass::First,
@@ -35,7 +35,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "split_clients",
-        contexts: Contexts::HTTP,
+        contexts: Contexts::HTTP.union(Contexts::STREAM),
         syntax: "string $variable { … }",
         is_block: true,
         pass: Pass::First,
@@ -44,7 +44,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "geo",
-        contexts: Contexts::HTTP,
+        contexts: Contexts::HTTP.union(Contexts::STREAM),
         syntax: "[$address] $variable { … }",
         is_block: true,
         pass: Pass::First,

@@ -11,6 +11,8 @@ use std::any::Any;
 use std::cell::Cell;
 use std::rc::Rc;
 
+use millpond_system::address::Address;
+
 /// The number of times that a request may be redirected inside the server before it is a loop
 /// (nginx: 10).
 const MAX_CHANGES: u8 = 10;
@@ -118,6 +120,15 @@ impl Notes {
         self.0.retain(|other| !other.is::<T>());
         self.0.push(Rc::new(note));
     }
+}
+
+/// A note of a session of `stream`: the listener that it came by, which its lines name.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// The address that is bound.
+    pub address: Address,
+    /// True if it carries datagrams.
+    pub is_datagrams: bool,
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ use crate::var;
 
 use condition::Condition;
 
-pub(crate) use set::variable_name;
+pub use set::variable_name;
 
 /// The blocks in which the directives of this module may stand.
 const CONTEXTS: Contexts = Contexts::SERVER

@@ -114,7 +114,7 @@ fn variable(builder: &mut Builder, word: &millpond_conf::Word) -> Option<Variabl
 }
 
 /// The variable that a directive (`set`, `map` …) defines; an impossible name is reported.
-pub(crate) fn variable_name(builder: &mut Builder, word: &millpond_conf::Word) -> Option<VarId> {
+pub fn variable_name(builder: &mut Builder, word: &millpond_conf::Word) -> Option<VarId> {
     match checked_name(&builder.cx.variables, &word.text) {
         Ok(name) => Some(builder.cx.variables.intern(&name, word.span)),
         Err(message) => {

@@ -59,6 +59,15 @@ pub struct Listen {
     pub names: ServerNames,
 }
 
+/// The use of the connections that a socket brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carries {
+    /// Requests of HTTP.
+    Requests,
+    /// Sessions of `stream`.
+    Sessions,
+}
+
 /// The listens of a configuration, found by the address of a connection.
 ///
 /// A wildcard listener may stand for several `listen` addresses of one port; the connection's own
@@ -71,6 +80,8 @@ pub struct Binding {
     pub is_quic: bool,
     /// Options of the socket.
     pub options: ListenOptions,
+    /// The use of its connections.
+    pub carries: Carries,
     /// Candidates; the one with the connection's very address first, else the wildcard.
     pub listens: Vec<Arc<Listen>>,
 }

@@ -11,6 +11,7 @@ pub mod location;
 pub mod main;
 pub mod server;
 
+use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -62,6 +63,16 @@ pub struct Conf {
     pub uses_upstream_fields: bool,
     /// The things that the http block declares by name.
     pub declared: declared::Declared,
+    /// The `stream` block: a configuration of its own, whose servers carry sessions.
+    pub stream: Option<Arc<Conf>>,
+}
+
+impl Conf {
+    /// Sockets of the whole configuration, those of `stream` behind those of `http`.
+    pub fn sockets(&self) -> Vec<Arc<Binding>> {
+        let sessions = self.stream.iter().flat_map(|stream| &stream.bindings);
+        self.bindings.iter().chain(sessions).cloned().collect()
+    }
 }
 
 /// The features that a configuration uses anywhere; families note theirs while it is read.
@@ -111,6 +122,8 @@ pub struct Server {
     pub location: Arc<Location>,
     /// The place of the server's block in the configuration.
     pub span: Span,
+    /// Settings that a crate above has for the sessions of the server.
+    pub session: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// A location, a server's own level, or an `if` block.

@@ -31,6 +31,7 @@ use super::group::Group;
 use super::http2::session::Session;
 use super::keepalive;
 use super::peer::Peer;
+use crate::downstream::listener::address_of;
 use crate::failure::{UpstreamFailure, UpstreamKind};
 use crate::protocol::Protocol;
 use crate::settings::Location;
@@ -137,7 +138,7 @@ pub struct Way<'a> {
 
 /// Settings of connections to peers.
 #[derive(Clone, Debug, millpond_conf::Family)]
-#[family(http, server, location, protocols)]
+#[family(http, server, location, stream, stream_server, protocols)]
 pub struct ConnectPolicy {
     /// The time within which a connection to a peer must be made.
     #[directive(name = "proxy_connect_timeout", default = "60s")]
@@ -189,6 +190,15 @@ pub struct Connection {
     pub young_until: Instant,
     /// Instant at which the connection will have been idle for too long, once it is idle.
     pub idle_until: Instant,
+}
+
+impl Connection {
+    /// The local address that the kernel gave it; a Unix path for one that has none.
+    pub fn local_address(&self) -> Address {
+        let name = rustix::net::getsockname(self.socket.as_fd());
+        let unknown = |_| Address::Unix(Default::default());
+        name.map_or_else(unknown, |any| address_of(&any))
+    }
 }
 
 /// The reason why no connection was made.
@@ -306,15 +316,23 @@ fn is_of(error: &io::Error, errors: &[Errno]) -> bool {
 
 /// All that it takes to make a connection, for as long as that lasts.
 #[derive(Clone)]
-pub(crate) struct Maker {
-    pub(crate) worker: Rc<Worker>,
-    pub(crate) group: Arc<Group>,
-    pub(crate) peer: Arc<Peer>,
-    pub(crate) location: Arc<Location>,
-    pub(crate) protocol: Protocol,
-    pub(crate) source: Option<Source>,
-    pub(crate) encryption: Option<Encryption>,
-    pub(crate) is_http2: bool,
+pub struct Maker {
+    /// The worker that the connection belongs to.
+    pub worker: Rc<Worker>,
+    /// The group of the peer.
+    pub group: Arc<Group>,
+    /// The peer.
+    pub peer: Arc<Peer>,
+    /// The location with the settings.
+    pub location: Arc<Location>,
+    /// The protocol whose settings they are.
+    pub protocol: Protocol,
+    /// The local address, if one is asked for.
+    pub source: Option<Source>,
+    /// The encryption of the connection.
+    pub encryption: Option<Encryption>,
+    /// True if HTTP/2 is to be spoken.
+    pub is_http2: bool,
 }
 
 impl Maker {
@@ -322,7 +340,7 @@ impl Maker {
     ///
     /// # Errors
     /// There is no place or no socket, or the peer cannot be connected to in time.
-    pub(crate) async fn make(&self) -> Result<Box<Connection>, ConnectError> {
+    pub async fn make(&self) -> Result<Box<Connection>, ConnectError> {
         let worker = &self.worker;
         let policy = &self.location.settings.pass(self.protocol).connect;
         let way = Way {

@@ -32,7 +32,7 @@ use crate::settings::location::LocationSettings;
 /// Rows of this file.
 pub const ROWS: &[Row] = &[Row {
     name: "upstream",
-    contexts: Contexts::HTTP,
+    contexts: Contexts::HTTP.union(Contexts::STREAM),
     syntax: "name { server address [weight=n] [max_fails=n] [fail_timeout=time] [max_conns=n] \
              [backup] [down] [drain] [route=name] [resolve] [service=name]; zone name [size]; \
              hash key [consistent]; ip_hash; least_conn; least_time header | last_byte \
@@ -51,6 +51,8 @@ pub const ROUTE_MAX: usize = 32;
 
 /// A group while its block is read.
 struct Reading<'a, 'b> {
+    /// True for a group of `stream`.
+    is_of_sessions: bool,
     builder: &'a mut Builder,
     name: &'b str,
     peers: Vec<Peer>,
@@ -64,7 +66,7 @@ struct Reading<'a, 'b> {
 }
 
 /// Reads the block.
-fn upstream(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
+fn upstream(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     if !builder.has_arguments(statement, 1..=1) {
         return;
     }
@@ -77,6 +79,7 @@ fn upstream(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
         return;
     }
     let mut reading = Reading {
+        is_of_sessions: draft.context == Contexts::STREAM,
         builder,
         name: &name.text,
         peers: Vec::new(),
@@ -96,6 +99,13 @@ fn upstream(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
 
 impl Reading<'_, '_> {
     fn line(&mut self, line: &Statement) {
+        let name = line.name.text.as_str();
+        if self.is_of_sessions
+            && (name == "sticky" || name == "ip_hash" || name.starts_with("keepalive"))
+        {
+            let message = format!("\"{name}\" directive is not allowed here");
+            return self.builder.error(line.name.span, message);
+        }
         let args: Vec<&str> = line.args.iter().map(|word| word.text.as_str()).collect();
         match (line.name.text.as_str(), args.as_slice()) {
             ("server", [_, ..]) => self.server(line),
@@ -159,10 +169,11 @@ impl Reading<'_, '_> {
     }
 
     fn least_time(&mut self, line: &Statement, args: &[&str]) {
-        let until = match args.first() {
-            Some(&"header") => Until::Header,
-            Some(&"last_byte") => Until::LastByte,
-            other => {
+        let until = match (args.first(), self.is_of_sessions) {
+            (Some(&"header"), false) | (Some(&"first_byte"), true) => Until::Header,
+            (Some(&"connect"), true) => Until::Connect,
+            (Some(&"last_byte"), _) => Until::LastByte,
+            (other, _) => {
                 let value = other.copied().unwrap_or_default();
                 return self
                     .builder

@@ -249,7 +249,14 @@ impl Group {
         }
     }
 
-    /// Notes that the head of an answer came.
+    /// Notes that a session has its connection.
+    pub fn connected(&self, peer: &Peer, took: Duration) {
+        if let Method::LeastTime(settings) = &self.method {
+            settings.connected(peer, took);
+        }
+    }
+
+    /// Notes that the head of an answer, or the first byte of a session, came.
     pub fn head_came(&self, peer: &Peer, took: Duration) {
         if let Method::LeastTime(settings) = &self.method {
             settings.head_came(peer, took);

@@ -68,23 +68,31 @@ pub struct NextPolicy {
     )]
     pub causes: Flags<NextCause>,
     /// The number of peers that one request may try; 0: all.
-    #[directive(name = "proxy_next_upstream_tries", default = "0")]
+    #[directive(
+        name = "proxy_next_upstream_tries",
+        default = "0",
+        contexts(http, server, location, stream, stream_server)
+    )]
     pub tries: u32,
     /// The time within which another peer may be tried; 0: any time.
-    #[directive(name = "proxy_next_upstream_timeout", default = "0")]
+    #[directive(
+        name = "proxy_next_upstream_timeout",
+        default = "0",
+        contexts(http, server, location, stream, stream_server)
+    )]
     pub timeout: Duration,
 }
 
 /// Counts the tries of one request.
 #[derive(Debug)]
-pub(crate) struct Tries {
+pub struct Tries {
     left: usize,
     until: Option<Instant>,
 }
 
 impl Tries {
     /// Tries for a group of so many peers.
-    pub(crate) fn new(policy: &NextPolicy, peers: usize) -> Self {
+    pub fn new(policy: &NextPolicy, peers: usize) -> Self {
         let left = match policy.tries as usize {
             0 => peers,
             tries => tries.min(peers),
@@ -94,12 +102,12 @@ impl Tries {
     }
 
     /// Spends a try.
-    pub(crate) fn spend(&mut self) {
+    pub fn spend(&mut self) {
         self.left = self.left.saturating_sub(1);
     }
 
     /// True when another may follow.
-    pub(crate) fn is_left(&self) -> bool {
+    pub fn is_left(&self) -> bool {
         self.left > 0 && self.until.is_none_or(|until| clock::instant() < until)
     }
 }

@@ -373,11 +373,48 @@ fn find<'a>(groups: &'a [Arc<Group>], name: &str) -> Option<&'a Arc<Group>> {
 
 /// Applications have no usual port.
 fn check_port(protocol: Protocol, authority: &str, declared: &Declared) -> Result<(), String> {
-    let has_port = protocol == Protocol::Http
-        || authority.starts_with("unix:")
+    match protocol {
+        Protocol::Http => Ok(()),
+        _ => must_have_port(authority, declared),
+    }
+}
+
+fn must_have_port(authority: &str, declared: &Declared) -> Result<(), String> {
+    let has_port = authority.starts_with("unix:")
         || find(&declared.upstreams, authority).is_some()
         || network::split_port(authority, 0)?.1 != 0;
     has_port.then_some(()).ok_or_else(|| "no port".to_string())
+}
+
+/// The address of a peer without a scheme, as `stream` writes it.
+fn bare(authority: &str) -> Url<'_> {
+    Url {
+        authority: Cow::Borrowed(authority),
+        path: None,
+        is_encrypted: false,
+    }
+}
+
+/// The group that sessions are passed to: a declared one, or that of a host with its port.
+pub fn group_of(authority: &str, declared: &mut Declared) -> Result<Arc<Group>, String> {
+    must_have_port(authority, declared)?;
+    let (group, ..) = resolve(&bare(authority), declared)?;
+    share(&group, declared);
+    Ok(group)
+}
+
+/// The group that a session is passed to by the value of a variable, its name resolved.
+pub async fn group_for(req: &Request, authority: &str) -> Result<Arc<Group>, Failure> {
+    let declared = &req.conf.declared;
+    let found =
+        must_have_port(authority, declared).and_then(|()| known(&bare(authority), declared));
+    match found {
+        Ok((Some(group), _)) => Ok(group),
+        Ok((None, host)) => Ok(Arc::new(passing(req, &host).await?)),
+        Err(why) => Err(Failure::Internal(format!(
+            "{why} in upstream \"{authority}\""
+        ))),
+    }
 }
 
 /// A host as a URL names it.

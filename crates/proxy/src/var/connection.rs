@@ -14,8 +14,8 @@ use crate::request::Request;
 use crate::stats::connections::ConnectionCount;
 use millpond_wire::head::Version;
 
-/// The variables.
-pub const VARIABLES: &[Variable] = &[
+/// The variables of both ends of a connection, whatever it carries.
+pub const ENDS: &[Variable] = &[
     Variable {
         name: "binary_remote_addr",
         doc: "The client's address as 4 or 16 bytes.",
@@ -26,6 +26,40 @@ pub const VARIABLES: &[Variable] = &[
         doc: "The number of the connection, from 1.",
         write: |req, out| write_number(req.client.connection.number, out),
     },
+    Variable {
+        name: "realip_remote_addr",
+        doc: "The client's address as the kernel knows it.",
+        write: |req, out| write_host(&req.client.connection.peer, out),
+    },
+    Variable {
+        name: "realip_remote_port",
+        doc: "The client's port as the kernel knows it.",
+        write: |req, out| write_port(&req.client.connection.peer, out),
+    },
+    Variable {
+        name: "remote_addr",
+        doc: "The client's address, as the realip module may have changed it.",
+        write: |req, out| write_host(&req.client.remote.borrow(), out),
+    },
+    Variable {
+        name: "remote_port",
+        doc: "The client's port.",
+        write: |req, out| write_port(&req.client.remote.borrow(), out),
+    },
+    Variable {
+        name: "server_addr",
+        doc: "The address that the client connected to.",
+        write: |req, out| write_host(&req.client.connection.local, out),
+    },
+    Variable {
+        name: "server_port",
+        doc: "The port that the client connected to.",
+        write: |req, out| write_port(&req.client.connection.local, out),
+    },
+];
+
+/// The variables.
+pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "connection_requests",
         doc: "The number of requests on the connection so far, this one included.",
@@ -84,36 +118,6 @@ pub const VARIABLES: &[Variable] = &[
             out.push(if req.client.is_pipelined { b'p' } else { b'.' });
             true
         },
-    },
-    Variable {
-        name: "realip_remote_addr",
-        doc: "The client's address as the kernel knows it.",
-        write: |req, out| write_host(&req.client.connection.peer, out),
-    },
-    Variable {
-        name: "realip_remote_port",
-        doc: "The client's port as the kernel knows it.",
-        write: |req, out| write_port(&req.client.connection.peer, out),
-    },
-    Variable {
-        name: "remote_addr",
-        doc: "The client's address, as the realip module may have changed it.",
-        write: |req, out| write_host(&req.client.remote.borrow(), out),
-    },
-    Variable {
-        name: "remote_port",
-        doc: "The client's port.",
-        write: |req, out| write_port(&req.client.remote.borrow(), out),
-    },
-    Variable {
-        name: "server_addr",
-        doc: "The address that the client connected to.",
-        write: |req, out| write_host(&req.client.connection.local, out),
-    },
-    Variable {
-        name: "server_port",
-        doc: "The port that the client connected to.",
-        write: |req, out| write_port(&req.client.connection.local, out),
     },
 ];
 

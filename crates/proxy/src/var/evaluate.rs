@@ -4,6 +4,7 @@
 //! 2. A value is put together in memory that is lent, and takes what it needs.
 
 use bytes::Bytes;
+use millpond_conf::value::{SizeTemplate, parse_offset};
 use millpond_conf::{Part, Template, VarId};
 
 use crate::request::scratch::{kept_or_copied, with_scratch};
@@ -31,6 +32,14 @@ impl Request {
         };
         let word = super::word(self, *id)?;
         Some(Bytes::from_static(word.as_bytes()))
+    }
+
+    /// The size that a template says; 0 where there is none, or it is no size.
+    pub fn eval_size(&mut self, template: Option<&SizeTemplate>) -> u64 {
+        let Some(template) = template else { return 0 };
+        let value = self.eval(&template.0);
+        let text = std::str::from_utf8(&value).ok();
+        text.and_then(parse_offset).unwrap_or(0)
     }
 
     /// Appends the template's value to `out`.

@@ -12,7 +12,7 @@
 pub mod absent;
 pub mod connection;
 mod evaluate;
-pub(crate) mod number;
+pub mod number;
 pub mod otel;
 pub mod request;
 pub mod response;

@@ -22,12 +22,12 @@ pub(super) fn number(out: &mut Vec<u8>, mut value: u64, width: usize) -> bool {
 }
 
 /// Appends a number in decimal.
-pub(crate) fn write_number(value: u64, out: &mut Vec<u8>) -> bool {
+pub fn write_number(value: u64, out: &mut Vec<u8>) -> bool {
     number(out, value, 1)
 }
 
 /// Appends seconds with three decimals.
-pub(super) fn write_millis(time: Duration, out: &mut Vec<u8>) -> bool {
+pub fn write_millis(time: Duration, out: &mut Vec<u8>) -> bool {
     write_number(time.as_secs(), out);
     out.push(b'.');
     number(out, u64::from(time.subsec_millis()), 3)

@@ -47,6 +47,43 @@ pub const FAMILIES: &[VariableFamily] = &[
     },
 ];
 
+/// The variables of the process and of the time, which are the same for whatever asks.
+pub const PROCESS: &[Variable] = &[
+    Variable {
+        name: "hostname",
+        doc: "The name of this machine.",
+        write: |_, out| write_text(hostname(), out),
+    },
+    Variable {
+        name: "msec",
+        doc: "The time now in seconds since the epoch, with milliseconds.",
+        write: |_, out| {
+            let now = u64::try_from(clock::now_ms()).unwrap_or(0);
+            write_millis(Duration::from_millis(now), out)
+        },
+    },
+    Variable {
+        name: "nginx_version",
+        doc: "The version of nginx whose configuration language is understood.",
+        write: |_, out| write_text(NGINX_VERSION.as_bytes(), out),
+    },
+    Variable {
+        name: "pid",
+        doc: "The number of this process.",
+        write: |_, out| write_number(u64::from(std::process::id()), out),
+    },
+    Variable {
+        name: "time_iso8601",
+        doc: "The time now, such as \"2026-11-21T03:17:22+00:00\".",
+        write: write_iso_time,
+    },
+    Variable {
+        name: "time_local",
+        doc: "The time now, such as \"21/Nov/2026:03:17:22 +0000\".",
+        write: write_log_time,
+    },
+];
+
 /// The variables.
 pub const VARIABLES: &[Variable] = &[
     Variable {
@@ -80,11 +117,6 @@ pub const VARIABLES: &[Variable] = &[
         write: |req, out| write_text(host(req), out),
     },
     Variable {
-        name: "hostname",
-        doc: "The name of this machine.",
-        write: |_, out| write_text(hostname(), out),
-    },
-    Variable {
         name: "https",
         doc: "\"on\" on a TLS connection, else empty.",
         write: |req, out| {
@@ -108,24 +140,6 @@ pub const VARIABLES: &[Variable] = &[
         name: "limit_rate",
         doc: "The rate at which the answer is sent, bytes a second; it may be set.",
         write: |req, out| write_number(req.limit_rate.unwrap_or(0), out),
-    },
-    Variable {
-        name: "msec",
-        doc: "The time now in seconds since the epoch, with milliseconds.",
-        write: |_, out| {
-            let now = u64::try_from(clock::now_ms()).unwrap_or(0);
-            write_millis(Duration::from_millis(now), out)
-        },
-    },
-    Variable {
-        name: "nginx_version",
-        doc: "The version of nginx whose configuration language is understood.",
-        write: |_, out| write_text(NGINX_VERSION.as_bytes(), out),
-    },
-    Variable {
-        name: "pid",
-        doc: "The number of this process.",
-        write: |_, out| write_number(u64::from(std::process::id()), out),
     },
     Variable {
         name: "query_string",
@@ -216,16 +230,6 @@ pub const VARIABLES: &[Variable] = &[
             Some(range) => write_text(range, out),
             None => true,
         },
-    },
-    Variable {
-        name: "time_iso8601",
-        doc: "The time now, such as \"2026-11-21T03:17:22+00:00\".",
-        write: write_iso_time,
-    },
-    Variable {
-        name: "time_local",
-        doc: "The time now, such as \"21/Nov/2026:03:17:22 +0000\".",
-        write: write_log_time,
     },
     Variable {
         name: "uri",

@@ -117,8 +117,13 @@ fn http(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
 }
 
 fn server(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
+    read_server(builder, statement, Contexts::SERVER);
+}
+
+/// Reads the block of a server, of requests or of sessions.
+pub(super) fn read_server(builder: &mut Builder, statement: &Statement, context: Contexts) {
     builder.of::<Levels>().0.push(Level::default());
-    let mut draft = Draft::new(Contexts::SERVER, statement.span);
+    let mut draft = Draft::new(context, statement.span);
     builder.walk(statement.body.as_deref().unwrap_or_default(), &mut draft);
     let Names(names) = draft.take().unwrap_or_default();
     let Listens(listens) = draft.take().unwrap_or_default();
@@ -139,6 +144,7 @@ fn server(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
         acme,
         location: Arc::new(location),
         span: statement.span,
+        session: millpond_stream::settings::take_closed(builder),
     };
     let blocks = builder.of::<Blocks>();
     blocks.servers.push((Arc::new(server), listens));

@@ -14,7 +14,7 @@ use millpond_conf::source::Span;
 use millpond_conf::tree::{Statement, Word};
 use millpond_conf::value::parse_duration;
 use millpond_conf::{Contexts, ParseContext};
-use millpond_proxy::route::listen::{Binding, Listen, ListenOptions};
+use millpond_proxy::route::listen::{Binding, Carries, Listen, ListenOptions};
 use millpond_proxy::route::name::{ServerName, ServerNames};
 use millpond_proxy::route::regex::{Case, Regex};
 use millpond_proxy::scope::block::{Draft, Pass, Row};
@@ -39,8 +39,19 @@ pub(crate) const ROWS: &[Row] = &[
         apply: listen,
     },
     Row {
+        name: "listen",
+        contexts: Contexts::STREAM_SERVER,
+        syntax: "address:port | port | unix:path [default_server] [proxy_protocol] …",
+        is_block: false,
+        pass: Pass::First,
+        doc: "An address that the server takes sessions on. With `proxy_protocol` they begin with \
+              a header of the PROXY protocol, version 1 or 2.\n\n# Differs from nginx\n\nSessions \
+              of UDP are refused.",
+        apply: listen_sessions,
+    },
+    Row {
         name: "server_name",
-        contexts: Contexts::SERVER,
+        contexts: Contexts::SERVER.union(Contexts::STREAM_SERVER),
         syntax: "name …",
         is_block: false,
         pass: Pass::First,
@@ -72,6 +83,33 @@ pub(super) struct Listens(pub(super) Vec<ListenArgs>);
 pub(super) struct Names(pub(super) Vec<ServerName>);
 
 fn listen(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
+    read_listen(builder, statement, draft);
+}
+
+/// Reads a line of `stream`, which has no usual port and knows nothing of HTTP.
+fn listen_sessions(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
+    let Some((first, parameters)) = statement.args.split_first() else {
+        return read_listen(builder, statement, draft);
+    };
+    let is_address = !first.text.starts_with("unix:");
+    if is_address && matches!(split_host(&first.text), Ok((_, None))) {
+        let message = format!("no port in \"{}\" of the \"listen\" directive", first.text);
+        return builder.error(first.span, message);
+    }
+    for parameter in parameters {
+        let message = match parameter.text.as_str() {
+            name @ "udp" => format!("the \"{name}\" parameter of \"listen\" is not supported"),
+            name @ ("http2" | "quic" | "spdy" | "default") => {
+                format!("the invalid \"{name}\" parameter")
+            }
+            _ => continue,
+        };
+        return builder.error(parameter.span, message);
+    }
+    read_listen(builder, statement, draft);
+}
+
+fn read_listen(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     let Some((first, parameters)) = statement.args.split_first() else {
         builder.error(
             statement.span,
@@ -380,10 +418,14 @@ fn parse_name(text: &str) -> Option<ServerName> {
 pub(crate) fn bindings(
     cx: &mut ParseContext,
     servers: &[(Arc<Server>, Vec<ListenArgs>)],
+    carries: Carries,
 ) -> Vec<Binding> {
     let mut groups = Groups::default();
     for (server, listens) in servers {
-        if listens.is_empty() {
+        if listens.is_empty() && carries == Carries::Sessions {
+            let message = "no \"listen\" is defined for the server";
+            cx.diagnostics.push_error(server.span, message);
+        } else if listens.is_empty() {
             // nginx: a server without `listen` answers on port 80 (root) or 8000.
             let port = if rustix::process::geteuid().is_root() {
                 80
@@ -423,7 +465,7 @@ pub(crate) fn bindings(
         .into_iter()
         .map(|group| group.into_listen(cx))
         .collect();
-    bind_wildcards(listens)
+    bind_wildcards(listens, carries)
 }
 
 /// The servers of one address, while they are joined.
@@ -523,7 +565,7 @@ impl Group {
 }
 
 /// One socket for each address, but one only for a wildcard and the addresses of its port.
-fn bind_wildcards(listens: Vec<Listen>) -> Vec<Binding> {
+fn bind_wildcards(listens: Vec<Listen>, carries: Carries) -> Vec<Binding> {
     let listens: Vec<Arc<Listen>> = listens.into_iter().map(Arc::new).collect();
     let family =
         |listen: &Listen, address: &SocketAddr| (address.port(), address.is_ipv4(), listen.is_quic);
@@ -553,6 +595,7 @@ fn bind_wildcards(listens: Vec<Listen>) -> Vec<Binding> {
                     bound: socket.address.clone(),
                     is_quic: socket.is_quic,
                     options: socket.options.clone(),
+                    carries,
                     listens: vec![Arc::clone(listen)],
                 });
             }

@@ -10,6 +10,7 @@
 use millpond_conf::Contexts;
 use millpond_proxy::upstream::memcached;
 use millpond_proxy::var;
+use millpond_stream::variables;
 
 use super::{all_directives, no_effect, refused, table, upstream_lines};
 use crate::variables::RECORDS;
@@ -186,7 +187,10 @@ const INCLUDE: &str = "Is replaced by the directives of a file, or of all files 
 /// Every variable, by name.
 pub fn variables() -> Vec<Entry> {
     let working = |name: String, doc: &str| Entry::new(&name, Standing::Works, doc);
-    let described = RECORDS.described();
+    // Of a name that both have, the manual tells what it is in `http`.
+    let sessions = variables::RECORDS.described();
+    let of_sessions = sessions.filter(|(name, _)| !RECORDS.has(name) && !name.ends_with('*'));
+    let described = RECORDS.described().chain(of_sessions);
     let read = described.map(|(name, doc)| working(format!("${name}"), doc));
     let asked = [working(memcached::KEY.to_string(), memcached::KEY_DOC)];
     let mut entries: Vec<Entry> = read.chain(asked).collect();

@@ -21,6 +21,7 @@ pub(crate) mod listen;
 pub mod manual;
 pub(crate) mod no_effect;
 pub(crate) mod refused;
+pub(crate) mod stream;
 pub(crate) mod table;
 pub(crate) mod unknown;
 pub(crate) mod upstream_lines;
@@ -33,6 +34,7 @@ use millpond_conf::source::Span;
 use millpond_conf::tree::{Statement, Tree};
 use millpond_conf::{Applied, Contexts, ParseContext, Scope, VarId};
 use millpond_proxy::cache::zones::Zones;
+use millpond_proxy::route::listen::Carries;
 use millpond_proxy::scope::block::Draft;
 use millpond_proxy::scope::build::{Builder, Tables};
 use millpond_proxy::scope::code;
@@ -42,7 +44,8 @@ use millpond_proxy::settings::location::LocationSettings;
 use millpond_proxy::settings::main::{MainSettings, MainSettingsRaw};
 use millpond_proxy::settings::server::ServerSettings;
 use millpond_proxy::settings::{Conf, Uses};
-use millpond_proxy::var::{self, VariableTable};
+use millpond_proxy::var::{self, Records, VariableTable};
+use millpond_stream::settings::FAMILIES;
 
 use crate::variables::RECORDS;
 
@@ -88,16 +91,15 @@ fn setting(builder: &mut Builder, statement: &Statement, context: Contexts) {
 fn unclaimed(builder: &mut Builder, statement: &Statement, context: Contexts) {
     let name = statement.name.text.as_str();
     let span = statement.name.span;
-    if let Some(directive) = all_directives().iter().find(|d| d.name == name) {
+    let without_effect = no_effect::find(name);
+    if let Some(row) = without_effect.filter(|row| row.contexts.allows(context)) {
+        let message = format!("\"{name}\" has no effect: {}", row.reason);
+        let note = builder.cx.diagnostics.push_note(span, message);
+        note.code(conf_code::NO_EFFECT);
+    } else if let Some(directive) = all_directives().iter().find(|d| d.name == name) {
         builder.misplaced(statement, directive.contexts);
-    } else if let Some(row) = no_effect::find(name) {
-        if row.contexts.allows(context) {
-            let message = format!("\"{name}\" has no effect: {}", row.reason);
-            let note = builder.cx.diagnostics.push_note(span, message);
-            note.code(conf_code::NO_EFFECT);
-        } else {
-            builder.misplaced(statement, row.contexts);
-        }
+    } else if let Some(row) = without_effect {
+        builder.misplaced(statement, row.contexts);
     } else if let Some(reason) = refused::find(name) {
         builder
             .cx
@@ -120,7 +122,7 @@ fn unclaimed(builder: &mut Builder, statement: &Statement, context: Contexts) {
 
 fn finish(mut builder: Builder) -> (Option<Conf>, ParseContext) {
     let blocks: blocks::Blocks = builder.take();
-    let bindings = listen::bindings(&mut builder.cx, &blocks.servers);
+    let bindings = listen::bindings(&mut builder.cx, &blocks.servers, Carries::Requests);
     let servers = blocks.servers.iter().map(|(server, _)| server);
     millpond_proxy::tls::acme::certificate::settle(&mut builder, servers, &bindings);
     millpond_proxy::tls::contexts::prepare(&mut builder, &bindings);
@@ -130,14 +132,20 @@ fn finish(mut builder: Builder) -> (Option<Conf>, ParseContext) {
     for hook in table::END {
         hook(&mut builder);
     }
-    let variables = variables(&mut builder);
+    let variables = variables(&mut builder, RECORDS);
+    let stream = builder.take::<Option<stream::Read>>();
     if builder.cx.diagnostics.has_errors() {
         return (None, builder.cx);
     }
     let uses: Uses = builder.take();
     let uses_any = |names: &[&str]| uses.ssi || names.iter().any(|name| is_used(&builder, name));
+    let foreign_sessions = stream
+        .as_ref()
+        .is_some_and(stream::Read::has_foreign_sources);
+    let stream = stream.map(|read| Arc::new(read.into_conf(&main)));
     let conf = Conf {
         main,
+        stream,
         bindings: bindings.into_iter().map(Arc::new).collect(),
         variables,
         zones: Zones::default(),
@@ -149,7 +157,7 @@ fn finish(mut builder: Builder) -> (Option<Conf>, ParseContext) {
         uses_freshness: uses_any(&["cache_age", "cache_ttl"]),
         uses_proxy_host: uses_any(&["proxy_host", "proxy_port"]),
         uses_real_ip: uses.real_ip,
-        uses_foreign_sources: uses.foreign_sources,
+        uses_foreign_sources: uses.foreign_sources || foreign_sessions,
         reading: uses.reading,
         uses_slices: is_used(&builder, "slice_range"),
         declared: builder.take::<Declared>(),
@@ -170,13 +178,13 @@ fn uses_family(builder: &Builder, prefix: &str) -> bool {
 }
 
 /// Reports a variable that nobody defines.
-fn unknown_variable(builder: &mut Builder, name: &str, span: Span) {
+fn unknown_variable(builder: &mut Builder, records: &Records, (name, span): (&str, Span)) {
     let message = format!("unknown \"{name}\" variable");
     let variables = &builder.cx.variables;
     let defined = var::defined(builder).map(|id| variables.name(id));
     let mut names: Vec<&str> = defined.collect();
     names.sort_unstable();
-    names.extend(RECORDS.names());
+    names.extend(records.names());
     let near = millpond_conf::suggest(name, names).map(|near| format!("did you mean \"${near}\"?"));
     let error = builder.cx.diagnostics.push_error(span, message);
     error.code(code::UNKNOWN_VARIABLE);
@@ -188,11 +196,11 @@ fn unknown_variable(builder: &mut Builder, name: &str, span: Span) {
 }
 
 /// Gives every used name its meaning and reports those without one.
-fn variables(builder: &mut Builder) -> VariableTable {
+fn variables(builder: &mut Builder, records: &'static Records) -> VariableTable {
     let names: Vec<String> = (0..builder.cx.variables.len())
         .map(|number| builder.cx.variables.name(VarId(number as u32)).to_string())
         .collect();
-    let (table, unknown) = VariableTable::build(RECORDS, names.iter().map(String::as_str), |id| {
+    let (table, unknown) = VariableTable::build(records, names.iter().map(String::as_str), |id| {
         var::definition(builder, id)
     });
     let uses: Vec<(VarId, Span)> = builder.cx.variables.uses().collect();
@@ -200,7 +208,7 @@ fn variables(builder: &mut Builder) -> VariableTable {
         // Defaults name variables, too; those are ours to get right.
         if unknown.contains(&id) && span != Span::NONE {
             let name = names.get(id.0 as usize).cloned().unwrap_or_default();
-            unknown_variable(builder, &name, span);
+            unknown_variable(builder, records, (&name, span));
         }
     }
     table
@@ -212,7 +220,7 @@ pub fn all_directives() -> &'static [millpond_conf::Directive] {
         let mut all = LocationSettings::directives();
         all.extend(ServerSettings::directives());
         all.extend(MainSettings::directives());
-        let own = table::HOOKS.families.iter();
+        let own = table::HOOKS.families.iter().chain(FAMILIES);
         all.extend(own.flat_map(|family| (family.directives)()));
         all
     });

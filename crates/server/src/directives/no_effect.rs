@@ -181,22 +181,22 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
     },
     NoEffect {
         names: "variables_hash_max_size",
-        contexts: Contexts::HTTP,
+        contexts: Contexts::HTTP.union(Contexts::STREAM),
         reason: "tables take the room that they need",
     },
     NoEffect {
         names: "variables_hash_bucket_size",
-        contexts: Contexts::HTTP,
+        contexts: Contexts::HTTP.union(Contexts::STREAM),
         reason: "tables take the room that they need",
     },
     NoEffect {
         names: "server_names_hash_max_size",
-        contexts: Contexts::HTTP,
+        contexts: Contexts::HTTP.union(Contexts::STREAM),
         reason: "tables take the room that they need",
     },
     NoEffect {
         names: "server_names_hash_bucket_size",
-        contexts: Contexts::HTTP,
+        contexts: Contexts::HTTP.union(Contexts::STREAM),
         reason: "tables take the room that they need",
     },
     NoEffect {
@@ -215,12 +215,12 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
     },
     NoEffect {
         names: "map_hash_max_size",
-        contexts: Contexts::HTTP,
+        contexts: Contexts::HTTP.union(Contexts::STREAM),
         reason: "tables take the room that they need",
     },
     NoEffect {
         names: "map_hash_bucket_size",
-        contexts: Contexts::HTTP,
+        contexts: Contexts::HTTP.union(Contexts::STREAM),
         reason: "tables take the room that they need",
     },
     NoEffect {
@@ -370,16 +370,24 @@ pub(crate) fn find(name: &str) -> Option<&'static NoEffect> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::directives::{is_implemented, refused};
+    use crate::directives::{all_directives, is_implemented, refused};
 
     /// The names of all directives of nginx 1.31.5 and its modules, one in a line.
     const NGINX: &str = include_str!("nginx-directives.txt");
 
+    /// True if a line of the name has an effect in other blocks than those where it has none.
+    fn works_elsewhere(name: &str) -> bool {
+        let without_effect = find(name).map(|row| row.contexts).unwrap_or_default();
+        let mut records = all_directives().iter();
+        records.any(|it| it.name == name && !it.contexts.allows(without_effect))
+    }
+
     /// The one list of names that knows a name.
     fn places(name: &str) -> Vec<&'static str> {
+        let has_no_effect = find(name).is_some() && !works_elsewhere(name);
         let places = [
             ("implemented", is_implemented(name)),
-            ("no effect", find(name).is_some()),
+            ("no effect", has_no_effect),
             ("refused", refused::find(name).is_some()),
         ];
         let known = places.into_iter().filter(|(_, is_known)| *is_known);

@@ -27,12 +27,16 @@ pub(crate) const REFUSED: &[Refused] = &[
         reason: "the mail proxy is not part of this program",
     },
     Refused {
-        names: "stream proxy_timeout proxy_protocol proxy_protocol_timeout preread_buffer_size \
-                preread_timeout pass proxy_downstream_buffer proxy_upstream_buffer \
-                proxy_upload_rate proxy_download_rate proxy_requests proxy_responses \
-                proxy_half_close proxy_ssl proxy_ssl_alpn ssl_handshake_timeout ssl_alpn \
-                ssl_preread",
-        reason: "proxying of TCP and UDP is not part of this program",
+        names: "proxy_ssl proxy_ssl_alpn ssl_handshake_timeout ssl_alpn",
+        reason: "this part of the proxy of TCP is not there yet",
+    },
+    Refused {
+        names: "proxy_requests proxy_responses",
+        reason: "the proxy of UDP is not there yet",
+    },
+    Refused {
+        names: "proxy_downstream_buffer proxy_upstream_buffer",
+        reason: "nginx has \"proxy_buffer_size\" in their place",
     },
     Refused {
         names: "tunnel_pass tunnel_bind tunnel_socket_keepalive tunnel_socket_rcvbuf \

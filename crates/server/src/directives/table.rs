@@ -16,6 +16,7 @@ use crate::handler::{api, dashboard, health, metrics};
 /// Directives that are no plain setting.
 const ROWS: &[&[Row]] = &[
     super::blocks::ROWS,
+    super::stream::BLOCK,
     super::listen::ROWS,
     cache::zones::ROWS,
     stats::ledger::ROWS,
@@ -88,10 +89,11 @@ pub(crate) const END: &[fn(&mut Builder)] =
 
 /// All rows.
 pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
-    ROWS.iter().copied().flatten()
+    let of_stream = super::stream::ROWS.iter().copied().flatten();
+    ROWS.iter().copied().flatten().chain(of_stream)
 }
 
-/// The row of a name.
+/// The row of a name, outside of `stream` where it has two.
 pub(crate) fn find(name: &str) -> Option<&'static Row> {
     rows().find(|row| row.name == name)
 }

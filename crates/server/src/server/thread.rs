@@ -22,12 +22,15 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use millpond_proxy::downstream::listener;
+use millpond_proxy::downstream::accepted;
+use millpond_proxy::downstream::listener::accept_loop;
 use millpond_proxy::downstream::quic::{self, QuicSocket};
 use millpond_proxy::log::access;
+use millpond_proxy::route::listen::Carries;
 use millpond_proxy::settings::Conf;
 use millpond_proxy::upstream::{keepalive, refresh};
 use millpond_proxy::worker::{Generation, Shared, Worker};
+use millpond_stream::session;
 use millpond_system::clock;
 use millpond_system::log::error::{self, Level};
 use millpond_system::log::turn;
@@ -198,8 +201,16 @@ impl Thread {
         generation.begin();
         let accept = |listening: Listening| {
             let generation = Rc::clone(&generation);
-            let task = listener::accept_loop(listening.fd, listening.binding, generation);
-            spawn_local(task).abort_handle()
+            let Listening { fd, binding, .. } = listening;
+            match binding.carries {
+                Carries::Requests => {
+                    spawn_local(accept_loop(fd, binding, generation, accepted::serve))
+                }
+                Carries::Sessions => {
+                    spawn_local(accept_loop(fd, binding, generation, session::serve))
+                }
+            }
+            .abort_handle()
         };
         let (packets, listening): (Vec<_>, Vec<_>) =
             listening.into_iter().partition(|it| it.binding.is_quic);
@@ -207,6 +218,12 @@ impl Thread {
         quic::listen(&generation, packets.into_iter().map(socket).collect());
         if self.worker.index == 0 {
             tasks.extend(refresh::start(&generation.conf));
+            tasks.extend(
+                generation
+                    .stream
+                    .iter()
+                    .flat_map(|stream| refresh::start(stream)),
+            );
         }
         self.current = Some(Serving { generation, tasks });
     }

@@ -40,9 +40,10 @@ pub fn take(count: u16) -> Vec<Inherited> {
 
 /// Warns of sockets that no `listen` names, which are closed.
 pub fn warn_of_unused(sockets: &[Inherited], conf: &Conf) {
+    let bindings = conf.sockets();
     let is_used = |socket: &&Inherited| {
         let (address, is_quic) = (&socket.address, socket.is_quic);
-        let mut bindings = conf.bindings.iter();
+        let mut bindings = bindings.iter();
         !bindings.any(|it| it.bound == *address && it.is_quic == is_quic)
     };
     for socket in sockets.iter().filter(is_used) {

@@ -269,14 +269,14 @@ mod tests {
     #[test]
     fn what_is_wrong_is_left_out_and_the_rest_is_there() {
         let salvaged = read(
-            "stream { server { listen 1; } } lua_code_cache on; events {}
-             http { http3 on; server { listen 127.0.0.1:1; more_set_input_headers x;
+            "mail { server { listen 1; } } lua_code_cache on; events {}
+             http { image_filter off; server { listen 127.0.0.1:1; more_set_input_headers x;
              location / { content_by_lua_block { x; } return 200 $nobody; } } }",
         );
         let expected = [
-            "directive \"stream\" is not supported",
+            "directive \"mail\" is not supported",
             "unknown directive \"lua_code_cache\"",
-            "directive \"http3\" is not supported",
+            "directive \"image_filter\" is not supported",
             "unknown directive \"more_set_input_headers\"",
             "unknown directive \"content_by_lua_block\"",
             "unknown \"nobody\" variable",

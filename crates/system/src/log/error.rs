@@ -171,7 +171,7 @@ impl FromArgs for ErrorLog {
 
 /// Settings of the logs of a request's errors.
 #[derive(Clone, Debug, millpond_conf::Family)]
-#[family(http, server, location)]
+#[family(http, server, location, stream, stream_server)]
 pub struct ErrorLogPolicy {
     /// A file or syslog server for errors, and the least severe level that it gets (`error` unless
     /// it is named). Several may stand in a block; they replace those of the blocks around it.

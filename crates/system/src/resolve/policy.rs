@@ -15,7 +15,7 @@ use crate::network;
 
 /// Settings of the name servers that are asked for the addresses of names.
 #[derive(Clone, Debug, millpond_conf::Family)]
-#[family(http, server, location)]
+#[family(http, server, location, stream, stream_server)]
 pub struct ResolverPolicy {
     /// Name servers, asked in turn. Answers are kept as long as they say, or for `valid`; with
     /// `ipv4=off` or `ipv6=off` no addresses of that kind are asked for.

@@ -100,6 +100,9 @@ impl Template {
             Kind::Nginx if self.text.contains("more_") => {
                 "load_module /usr/lib/nginx/modules/ngx_http_headers_more_filter_module.so;\n"
             }
+            Kind::Nginx if self.text.contains("stream {") => {
+                "load_module /usr/lib/nginx/modules/ngx_stream_module.so;\n"
+            }
             _ => "",
         }
     }

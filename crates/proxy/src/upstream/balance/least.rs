@@ -24,6 +24,8 @@ const STEP_MS: u64 = 20;
 /// Time that `least_time` goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
+    /// The time to a connection, of sessions.
+    Connect,
     /// The time to the head of an answer.
     Header,
     /// The time to its end.
@@ -56,6 +58,16 @@ impl LeastTime {
         }
     }
 
+    /// Notes that a session has its connection.
+    pub fn connected(&self, peer: &Peer, took: Duration) {
+        if self.until == Until::Connect {
+            peer.measured(Measured::Header, took);
+            if self.unanswered == Unanswered::Counted {
+                peer.end_inflight(took);
+            }
+        }
+    }
+
     /// Notes that the head of an answer came.
     pub fn head_came(&self, peer: &Peer, took: Duration) {
         if self.ends_with_head() {
@@ -66,13 +78,13 @@ impl LeastTime {
 
     /// Notes that an exchange ended; with its times when it went well.
     pub fn ended(&self, peer: &Peer, times: Option<(Duration, Duration)>, took: Duration) {
-        let head_came = times.is_some();
-        if self.unanswered == Unanswered::Counted && !(self.ends_with_head() && head_came) {
+        let has_ended = (self.ends_with_head() || self.until == Until::Connect) && times.is_some();
+        if self.unanswered == Unanswered::Counted && !has_ended {
             peer.end_inflight(took);
         }
         if let Some((header, response)) = times {
             peer.measured(Measured::Response, response);
-            if !self.ends_with_head() {
+            if !self.ends_with_head() && self.until != Until::Connect {
                 peer.measured(Measured::Header, header);
             }
         }
@@ -86,7 +98,7 @@ impl LeastTime {
     /// The time that a peer is expected to need, in milliseconds.
     pub(super) fn estimate(&self, peer: &Peer, now: Instant) -> u64 {
         let average = peer.average_ms(match self.until {
-            Until::Header => Measured::Header,
+            Until::Connect | Until::Header => Measured::Header,
             Until::LastByte => Measured::Response,
         });
         let idle = peer.since_checked(now) / 1000;

@@ -1,0 +1,196 @@
+//! `stream`: the block, and the `server` blocks in it.
+//!
+//! The block is read by a walk of its own, with tables of its own: directives that have the same
+//! name in `http` and mean something else are found here, and what is declared by name (groups,
+//! maps, formats, zones, variables) is none of `http`'s. The mistakes of both walks stand in one
+//! list.
+
+use std::mem;
+
+use millpond_conf::tree::Statement;
+use millpond_conf::{Applied, Contexts, ParseContext};
+use millpond_proxy::cache::zones::Zones;
+use millpond_proxy::handler;
+use millpond_proxy::log;
+use millpond_proxy::map;
+use millpond_proxy::route::listen::{Binding, Carries};
+use millpond_proxy::scope::block::{Draft, Pass, Row};
+use millpond_proxy::scope::build::{Builder, Tables};
+use millpond_proxy::settings::declared::Declared;
+use millpond_proxy::settings::level::{self, Hooks, Level, Levels};
+use millpond_proxy::settings::main::MainSettings;
+use millpond_proxy::settings::{Conf, Uses};
+use millpond_proxy::upstream;
+use millpond_proxy::var::VariableTable;
+use millpond_stream::settings::FAMILIES;
+use millpond_stream::variables::RECORDS;
+use millpond_stream::{content, settings};
+
+use super::blocks::{self, Blocks};
+use super::{listen, refused, unknown};
+
+/// The row of the block.
+pub(crate) const BLOCK: &[Row] = &[Row {
+    name: "stream",
+    contexts: Contexts::MAIN,
+    syntax: "{ … }",
+    is_block: true,
+    pass: Pass::Ordered,
+    doc: "The proxy of TCP: sessions that are passed on as they are.",
+    apply: stream,
+}];
+
+/// Rows that stand in the block only.
+pub(crate) const ROWS: &[&[Row]] = &[SERVER, content::ROWS];
+
+const SERVER: &[Row] = &[Row {
+    name: "server",
+    contexts: Contexts::STREAM,
+    syntax: "{ … }",
+    is_block: true,
+    pass: Pass::Ordered,
+    doc: "The sessions of some addresses.",
+    apply: server,
+}];
+
+/// Rows that `http` has, too.
+const SHARED: &[&[Row]] = &[
+    listen::ROWS,
+    log::format::ROWS,
+    handler::limit_conn::ROWS,
+    upstream::declare::ROWS,
+    map::ROWS,
+];
+
+/// The directives of the block.
+const TABLES: Tables = Tables {
+    row: find,
+    setting,
+    refusal: refused::find,
+    foreign: unknown::help_of_module,
+};
+
+/// Ends of blocks: the hooks of families.
+const HOOKS: Hooks = Hooks {
+    families: FAMILIES,
+    check: &[],
+    close: &[
+        log::access::complete,
+        handler::limit_zone::close,
+        settings::close,
+    ],
+};
+
+/// Contexts of the block and of what stands in it.
+const CONTEXTS: Contexts = Contexts::STREAM.union(Contexts::STREAM_SERVER);
+
+/// Prefixes of directives of applications, which have no sessions.
+const APPLICATIONS: [&str; 5] = ["fastcgi_", "scgi_", "uwsgi_", "memcached_", "grpc_"];
+
+/// A block that was read.
+pub(super) struct Read {
+    bindings: Vec<Binding>,
+    variables: VariableTable,
+    declared: Declared,
+    uses: Uses,
+}
+
+impl Read {
+    /// True when connections to peers may come from addresses of others.
+    pub(super) fn has_foreign_sources(&self) -> bool {
+        self.uses.foreign_sources
+    }
+
+    /// The configuration of the block, under the settings of the process.
+    pub(super) fn into_conf(self, main: &MainSettings) -> Conf {
+        Conf {
+            main: main.clone(),
+            bindings: self.bindings.into_iter().map(Into::into).collect(),
+            variables: self.variables,
+            zones: Zones::default(),
+            uses_cache_hits: false,
+            uses_freshness: false,
+            uses_proxy_host: false,
+            uses_real_ip: true,
+            uses_foreign_sources: self.uses.foreign_sources,
+            reading: self.uses.reading,
+            uses_slices: false,
+            uses_upstream_fields: false,
+            declared: self.declared,
+            stream: None,
+        }
+    }
+}
+
+/// The row of a name: one of the block's own, or one that may stand in it.
+fn find(name: &str) -> Option<&'static Row> {
+    let own = ROWS.iter().chain(SHARED).copied().flatten();
+    own.filter(|row| row.contexts.allows(CONTEXTS))
+        .find(|row| row.name == name)
+}
+
+fn stream(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
+    if builder.get::<Option<Read>>().is_some() {
+        builder.error(statement.name.span, "\"stream\" directive is duplicate");
+        return;
+    }
+    let outer = &mut builder.cx;
+    let mut cx = ParseContext::new(outer.prefix.clone(), outer.conf_dir.clone());
+    cx.variables.fix(|name| RECORDS.has_own(name));
+    mem::swap(&mut cx.files, &mut outer.files);
+    mem::swap(&mut cx.diagnostics, &mut outer.diagnostics);
+    let (read, mut cx) = read(cx, statement);
+    mem::swap(&mut cx.files, &mut builder.cx.files);
+    mem::swap(&mut cx.diagnostics, &mut builder.cx.diagnostics);
+    builder.put(Some(read));
+}
+
+/// Reads the block with its own walk.
+fn read(cx: ParseContext, statement: &Statement) -> (Read, ParseContext) {
+    let mut builder = Builder::new(cx, TABLES);
+    builder.put(HOOKS);
+    builder.of::<Levels>().0.push(Level::default());
+    let mut draft = Draft::new(Contexts::STREAM, statement.span);
+    builder.walk(statement.body.as_deref().unwrap_or_default(), &mut draft);
+    let levels: Levels = builder.take();
+    if let Some(level) = levels.0.last() {
+        let settings = levels.location(&mut builder.cx);
+        level::check(&mut builder, &level.location, &draft);
+        upstream::declare::settle(&mut builder, &settings);
+        upstream::declare::check_zones(&mut builder, &settings);
+        builder.of::<Declared>().logs.block = Some(settings.access_log);
+    }
+    let blocks: Blocks = builder.take();
+    let bindings = listen::bindings(&mut builder.cx, &blocks.servers, Carries::Sessions);
+    handler::limit_zone::check_uses(&mut builder);
+    let variables = super::variables(&mut builder, RECORDS);
+    let read = Read {
+        bindings,
+        variables,
+        declared: builder.take(),
+        uses: builder.take(),
+    };
+    (read, builder.cx)
+}
+
+fn server(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
+    blocks::read_server(builder, statement, Contexts::STREAM_SERVER);
+}
+
+/// Obeys a line that has no row.
+fn setting(builder: &mut Builder, statement: &Statement, context: Contexts) {
+    let (levels, cx) = builder.with_cx::<Levels>();
+    if levels.apply_own(FAMILIES, (statement, context), cx) == Applied::Done {
+        return;
+    }
+    let name = statement.name.text.as_str();
+    let is_of_application = APPLICATIONS.iter().any(|prefix| name.starts_with(prefix));
+    let applied = if is_of_application {
+        Applied::Unknown
+    } else {
+        levels.apply(statement, context, cx)
+    };
+    if applied == Applied::Unknown {
+        super::unclaimed(builder, statement, context);
+    }
+}

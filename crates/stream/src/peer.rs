@@ -1,0 +1,204 @@
+//! `proxy_next_upstream` of `stream`: the connection of a session to a peer of its group.
+//!
+//! ```text
+//! pick ─► connect ─► connected: its place is held until the session ends ([`Lease`])
+//!   ▲        │
+//!   └────────┴ failed: counted, logged; another peer, while one is left and time, else 502
+//! ```
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond_conf::OffOr;
+use millpond_proxy::failure::{UpstreamFailure, UpstreamKind};
+use millpond_proxy::log::request_error;
+use millpond_proxy::protocol::Protocol;
+use millpond_proxy::request::Request;
+use millpond_proxy::trace::{Attempt, UpstreamTrace};
+use millpond_proxy::upstream::balance::Selection;
+use millpond_proxy::upstream::connect::{Connection, Maker, Source};
+use millpond_proxy::upstream::group::Group;
+use millpond_proxy::upstream::next::Tries;
+use millpond_proxy::upstream::peer::Peer;
+use millpond_system::clock::{self, Instant};
+use millpond_system::log::error::Level;
+
+use crate::settings::ProxyPolicy;
+
+/// The status of a session that no peer could be reached for.
+const NO_PEER: u16 = 502;
+/// The status of a session that something here failed.
+const OUR_FAULT: u16 = 500;
+
+/// A connection to a peer, for the rest of a session.
+pub(crate) struct Connected {
+    /// The connection.
+    pub(crate) connection: Box<Connection>,
+    /// The place among the peer's connections.
+    pub(crate) lease: Lease,
+}
+
+/// A session's place among a peer's connections, given back with the time that it took.
+pub(crate) struct Lease {
+    group: Arc<Group>,
+    peer: Arc<Peer>,
+    trace: Rc<RefCell<UpstreamTrace>>,
+    /// The place of the try in the trace.
+    index: usize,
+    started: Instant,
+    /// True once there is a connection.
+    is_connected: bool,
+    /// The time to the first byte, once there was one.
+    first_byte: Option<Duration>,
+}
+
+impl Lease {
+    /// Begins the trace of a try with a peer that was chosen.
+    fn begin(req: &Request, group: &Arc<Group>, peer: Arc<Peer>, started: Instant) -> Lease {
+        let mut trace = req.upstream.borrow_mut();
+        trace.attempts.push(Attempt {
+            peer: Arc::clone(&peer.name),
+            started_ms: clock::wall_us(started).div_euclid(1000),
+            ..Attempt::default()
+        });
+        let index = trace.attempts.len() - 1;
+        Lease {
+            group: Arc::clone(group),
+            peer,
+            trace: Rc::clone(&req.upstream),
+            index,
+            started,
+            is_connected: false,
+            first_byte: None,
+        }
+    }
+
+    /// Changes what is known of the try.
+    pub(crate) fn note(&self, change: impl FnOnce(&mut Attempt)) {
+        // Nobody who holds the trace calls this.
+        if let Ok(mut trace) = self.trace.try_borrow_mut()
+            && let Some(attempt) = trace.attempts.get_mut(self.index)
+        {
+            change(attempt);
+        }
+    }
+
+    /// Notes that the peer is connected.
+    fn connected(&mut self) {
+        self.is_connected = true;
+        let took = clock::instant() - self.started;
+        self.note(|attempt| attempt.connect = Some(took));
+        // nginx: a peer that was tried after a rest has passed when it is connected.
+        self.group.answered(&self.peer);
+        self.group.connected(&self.peer, took);
+    }
+
+    /// Notes that the peer has sent its first byte.
+    pub(crate) fn first_byte(&mut self) {
+        if self.first_byte.is_none() {
+            let took = clock::instant() - self.started;
+            self.first_byte = Some(took);
+            self.note(|attempt| attempt.header = Some(took));
+            self.group.head_came(&self.peer, took);
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let took = clock::instant() - self.started;
+        if self.is_connected && self.first_byte.is_none() {
+            // It waits for no byte any more.
+            self.group.head_came(&self.peer, took);
+        }
+        let first = self.first_byte.unwrap_or(took);
+        let times = self.is_connected.then_some((first, took));
+        self.group.ended(&self.peer, times, took);
+        self.note(|attempt| attempt.response = Some(took));
+    }
+}
+
+/// Connects a session to a peer of its group; the error is the session's status.
+pub(crate) async fn connect(
+    req: &mut Request,
+    group: &Arc<Group>,
+    policy: &ProxyPolicy,
+) -> Result<Connected, u16> {
+    let location = Arc::clone(&req.location);
+    let source = source(req);
+    let mut selection = Selection::new(group, group.wish(req));
+    let mut tries = Tries::new(&location.settings.proxy.next, selection.tries());
+    loop {
+        let started = clock::instant();
+        let Some(peer) = selection.pick(started) else {
+            no_live(req, group);
+            return Err(NO_PEER);
+        };
+        tries.spend();
+        let mut lease = Lease::begin(req, group, Arc::clone(&peer), started);
+        let maker = Maker {
+            worker: Rc::clone(req.worker()),
+            group: Arc::clone(group),
+            peer: Arc::clone(&peer),
+            location: Arc::clone(&location),
+            protocol: Protocol::Http,
+            source,
+            encryption: None,
+            is_http2: false,
+        };
+        let failure = match Box::pin(maker.make()).await {
+            Ok(connection) => {
+                lease.connected();
+                return Ok(Connected { connection, lease });
+            }
+            Err(error) => UpstreamFailure::from(error),
+        };
+        request_error::write(req, failure.level, format_args!("{}", failure.message));
+        // nginx: the next peer would get no socket either.
+        if failure.kind == UpstreamKind::NoSocket {
+            return Err(OUR_FAULT);
+        }
+        note_failed(req, group, &peer);
+        if !(policy.next && tries.is_left()) {
+            return Err(NO_PEER);
+        }
+    }
+}
+
+/// The local address of connections to peers, if one is asked for.
+fn source(req: &mut Request) -> Option<Source> {
+    let location = Arc::clone(&req.location);
+    let OffOr::On(bind) = &location.settings.proxy.connect.bind else {
+        return None;
+    };
+    let value = req.eval(&bind.address);
+    let source = bind.source(&value);
+    if source.is_none() && !value.is_empty() {
+        let value = String::from_utf8_lossy(&value);
+        let message = format_args!("invalid local address \"{value}\"");
+        request_error::write(req, Level::Error, message);
+    }
+    source
+}
+
+/// Notes a try that finds no live peer.
+fn no_live(req: &Request, group: &Group) {
+    req.upstream.borrow_mut().attempts.push(Attempt {
+        peer: Arc::from(group.name.as_str()),
+        response: Some(Duration::ZERO),
+        ..Attempt::default()
+    });
+    let message = format_args!("no live upstreams while connecting to upstream");
+    request_error::write(req, Level::Error, message);
+}
+
+/// Counts a failure of a peer, and says when it rests.
+fn note_failed(req: &Request, group: &Group, peer: &Peer) {
+    if group.failed(peer) {
+        let message =
+            format_args!("upstream server temporarily disabled while connecting to upstream");
+        request_error::write(req, Level::Warn, message);
+    }
+}

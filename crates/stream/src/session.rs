@@ -1,0 +1,426 @@
+//! A session from its accept to its line in the log: the phases, in nginx's order.
+//!
+//! Invariants:
+//! 1. A session that ends in any way, also because its task is dropped, is logged once: [`Logged`]
+//!    is a guard.
+
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use millpond_proxy::downstream::accepted;
+use millpond_proxy::downstream::carrier::Carrier;
+use millpond_proxy::downstream::proxy_protocol;
+use millpond_proxy::handler::{access, limit_conn, realip};
+use millpond_proxy::log::{access as access_log, request_error};
+use millpond_proxy::request::Request;
+use millpond_proxy::request::state::Listener;
+use millpond_proxy::route::listen::{Binding, Carries, Listen};
+use millpond_proxy::settings::Server;
+use millpond_proxy::stats::connections::Counted;
+use millpond_proxy::upstream::connect::Connection;
+use millpond_proxy::upstream::group::Group;
+use millpond_proxy::worker::Member;
+use millpond_system::address::Address;
+use millpond_system::clock;
+use millpond_system::log::error::Level;
+use millpond_system::socket::delay_packets;
+use millpond_system::tls_socket::TlsSocket;
+use millpond_system::transport::Transport;
+
+use crate::content::{self, Content};
+use crate::header;
+use crate::peer::{self, Connected, Lease};
+use crate::preread::{self, Look};
+use crate::relay::{End, Flow, Relay, Rules};
+use crate::settings::{HeaderVersion, SessionPolicy, SessionSettings};
+
+/// The status of a session that went as it should.
+const OK: u16 = 200;
+/// The status of a session whose client sent what could not be read.
+const BAD_REQUEST: u16 = 400;
+/// The status of a session that something here failed.
+const OUR_FAULT: u16 = 500;
+
+/// The time that a client has to take the text of `return` (nginx's number).
+const RETURN_TIMEOUT: Duration = Duration::from_secs(5);
+/// The most that is read at once (arbitrary: more is only slower).
+const MOST_BUFFER: u64 = 16 * 1024 * 1024;
+
+/// The most listeners that a session goes through (nginx's number).
+const MOST_PASSES: u8 = 10;
+
+/// The end of a session before its content, or the end of it: a status.
+type Ended = u16;
+
+/// The outcome of a session's phases.
+enum Outcome {
+    /// The session has ended.
+    Ended(Ended),
+    /// The session goes on by the listener of an address.
+    Passed(Address),
+}
+
+/// A session that is logged when this is dropped.
+struct Logged {
+    req: Request,
+    /// True for a session that another listener goes on with: it has no line.
+    is_handed_over: bool,
+}
+
+impl Deref for Logged {
+    type Target = Request;
+
+    fn deref(&self) -> &Request {
+        &self.req
+    }
+}
+
+impl DerefMut for Logged {
+    fn deref_mut(&mut self) -> &mut Request {
+        &mut self.req
+    }
+}
+
+impl Drop for Logged {
+    fn drop(&mut self) {
+        if self.is_handed_over {
+            return;
+        }
+        // A session that is dropped has taken its time.
+        if self.req.sent.status == 0 {
+            self.req.sent.status = OK;
+        }
+        access_log::write(&mut self.req);
+    }
+}
+
+/// A connection on its way through the phases.
+struct Session {
+    carrier: Carrier,
+    listen: Arc<Listen>,
+    member: Member,
+}
+
+/// Serves a connection to its end.
+pub async fn serve(carrier: Carrier, binding: Arc<Binding>, member: Member) {
+    serve_passed(carrier, binding, (member, 0)).await;
+}
+
+/// Serves a connection that was handed over so many times.
+async fn serve_passed(carrier: Carrier, binding: Arc<Binding>, (member, passes): (Member, u8)) {
+    let worker = Rc::clone(&carrier.connection.generation.worker);
+    let active = Counted::new(&worker.shared.connections.shard(worker.index).active);
+    let Some(listen) = binding.listen_for(&carrier.connection.local).cloned() else {
+        return;
+    };
+    let Some(conf) = carrier.connection.generation.stream.clone() else {
+        return;
+    };
+    let server = Arc::clone(listen.names.default_server());
+    let connection = Rc::clone(&carrier.connection);
+    let mut req = Logged {
+        req: Request::without_head(conf, connection, server),
+        is_handed_over: false,
+    };
+    req.notes.put(Listener {
+        address: binding.bound.clone(),
+        is_datagrams: false,
+    });
+    let peer = &carrier.connection.peer;
+    let message = format_args!("client {peer} connected to {}", binding.bound);
+    request_error::write_bare(&req, Level::Info, message);
+    let session = Session {
+        carrier,
+        listen,
+        member,
+    };
+    match Box::pin(session.run(&mut req)).await {
+        Outcome::Ended(status) => req.sent.status = status,
+        Outcome::Passed(address) => match find_listener(&req, &address, passes) {
+            Err(status) => req.sent.status = status,
+            Ok(binding) => {
+                let client = req.client.remote.borrow().clone();
+                req.is_handed_over = true;
+                drop(req);
+                drop(active);
+                session.hand_over(client, (address, binding), passes).await;
+            }
+        },
+    }
+}
+
+/// The socket of this process that sessions for an address come by; the error is a status.
+fn find_listener(req: &Request, to: &Address, passes: u8) -> Result<Arc<Binding>, Ended> {
+    if passes >= MOST_PASSES {
+        request_error::write(req, Level::Error, format_args!("stream pass cycle"));
+        return Err(OUR_FAULT);
+    }
+    let takes = |binding: &Arc<Binding>| match (&binding.bound, to) {
+        (Address::Inet(bound), Address::Inet(to)) if bound.ip().is_unspecified() => {
+            bound.is_ipv4() == to.is_ipv4() && bound.port() == to.port()
+        }
+        (bound, to) => bound == to,
+    };
+    let sockets = req.generation().conf.sockets();
+    sockets.into_iter().find(takes).ok_or_else(|| {
+        request_error::write(
+            req,
+            Level::Error,
+            format_args!("port not found for \"{to}\""),
+        );
+        OK
+    })
+}
+
+impl Session {
+    /// Runs the phases.
+    async fn run(&self, req: &mut Request) -> Outcome {
+        let settings = match self.admit(req).await {
+            Err(status) => return Outcome::Ended(status),
+            Ok(settings) => settings,
+        };
+        match &settings.content {
+            None => Outcome::Ended(OUR_FAULT),
+            Some(Content::Pass(to)) => match content::passed_to(req, to) {
+                Ok(address) => Outcome::Passed(address),
+                Err(failure) => {
+                    request_error::failure(req, &failure);
+                    Outcome::Ended(OUR_FAULT)
+                }
+            },
+            Some(content) => Outcome::Ended(self.content(req, &settings, content).await),
+        }
+    }
+
+    /// The phases before the content.
+    async fn admit(&self, req: &mut Request) -> Result<Arc<SessionSettings>, Ended> {
+        let settings = settings(&req.server)?;
+        if self.listen.has_proxy_protocol {
+            let timeout = settings.session.header_timeout;
+            let is_read = proxy_protocol::read(&self.carrier, timeout, &self.member);
+            if !Box::pin(is_read).await {
+                return Err(BAD_REQUEST);
+            }
+        }
+        realip::start_session(req);
+        limit_conn::run(req).map_err(|refused| refused.status())?;
+        for assignment in &settings.assignments {
+            assignment.run(req);
+        }
+        let access = Box::pin(access::run(req)).await;
+        access.map_err(|refused| refused.status())?;
+        if !settings.session.preread {
+            return Ok(settings);
+        }
+        Box::pin(self.preread(req, &settings.session)).await?;
+        self::settings(&req.server)
+    }
+
+    /// Reads the client's first message, and lets its name choose the server.
+    async fn preread(&self, req: &mut Request, policy: &SessionPolicy) -> Result<(), Ended> {
+        let deadline = clock::instant() + policy.preread_timeout;
+        let most = policy.preread_size.0.min(MOST_BUFFER) as usize;
+        let hello = loop {
+            let look = preread::look(&self.carrier.inbox.borrow());
+            let count = self.carrier.inbox.borrow().len();
+            req.client.request_bytes.set(count as u64);
+            match look {
+                Look::Other => return Ok(()),
+                Look::Hello(hello) => break hello,
+                Look::Partial => {}
+            }
+            if count >= most {
+                let message = format_args!("preread buffer full while prereading client data");
+                request_error::write(req, Level::Error, message);
+                return Err(BAD_REQUEST);
+            }
+            let left = deadline.saturating_duration_since(clock::instant());
+            let more = proxy_protocol::more(&self.carrier, &self.member, most - count);
+            match self.carrier.timer.guard_for(left, more).await {
+                Ok(Ok(1..)) => {}
+                // nginx: a client that says nothing, or leaves, has had its session.
+                _ => return Err(OK),
+            }
+        };
+        req.host = Bytes::from(hello.server_name.trim_end_matches('.').to_owned());
+        req.notes.put(hello);
+        let server = Arc::clone(self.listen.names.find(req));
+        req.location = Arc::clone(&server.location);
+        req.server = server;
+        Ok(())
+    }
+
+    /// Lets another listener go on with the session.
+    async fn hand_over(self, client: Address, (to, binding): (Address, Arc<Binding>), passes: u8) {
+        let Session {
+            mut carrier,
+            member,
+            ..
+        } = self;
+        carrier.connection = Rc::new(carrier.connection.passed(client, to));
+        let generation = &carrier.connection.generation;
+        generation.rename(member.slot(), Rc::downgrade(&carrier.connection));
+        if binding.is_encrypted() {
+            carrier.transport = match carrier.transport {
+                Transport::Plain(socket) => Transport::Tls(Box::new(TlsSocket::new(socket))),
+                encrypted => encrypted,
+            };
+        }
+        match binding.carries {
+            Carries::Requests => Box::pin(accepted::serve(carrier, binding, member)).await,
+            Carries::Sessions => {
+                Box::pin(serve_passed(carrier, binding, (member, passes + 1))).await;
+            }
+        }
+    }
+
+    /// Passes the session on, or answers it.
+    async fn content(
+        &self,
+        req: &mut Request,
+        settings: &SessionSettings,
+        content: &Content,
+    ) -> Ended {
+        if !settings.session.nodelay {
+            delay_packets(self.carrier.transport.as_fd());
+        }
+        if let Content::Return(text) = content {
+            let text = req.eval(text);
+            return self.send(req, BytesMut::from(&text[..])).await;
+        }
+        match Box::pin(content.group(req)).await {
+            Ok(Some(group)) => self.pass(req, settings, &group).await,
+            Ok(None) => OUR_FAULT,
+            Err(failure) => {
+                request_error::failure(req, &failure);
+                OUR_FAULT
+            }
+        }
+    }
+
+    /// Sends a text; its client has a while to take it.
+    async fn send(&self, req: &mut Request, text: BytesMut) -> Ended {
+        let mut flow = Flow::new(0, text);
+        let sent = std::future::poll_fn(|cx| flow.poll_sent(cx, &self.carrier.transport));
+        let outcome = self.carrier.timer.guard_for(RETURN_TIMEOUT, sent).await;
+        req.sent.body_bytes = flow.written;
+        match outcome {
+            Ok(true) => OK,
+            Ok(false) => OUR_FAULT,
+            Err(_) => {
+                let message = "connection timed out (110: Connection timed out)";
+                request_error::write(req, Level::Info, format_args!("{message}"));
+                OK
+            }
+        }
+    }
+
+    /// Passes the session to a peer of a group.
+    async fn pass(
+        &self,
+        req: &mut Request,
+        settings: &SessionSettings,
+        group: &Arc<Group>,
+    ) -> Ended {
+        let policy = &settings.proxy;
+        let rates = [&policy.upload_rate, &policy.download_rate];
+        let [upload, download] = rates.map(|rate| req.eval_size(rate.as_ref()));
+        let Connected {
+            connection,
+            mut lease,
+        } = match Box::pin(peer::connect(req, group, policy)).await {
+            Ok(connected) => connected,
+            Err(status) => return status,
+        };
+        log_connected(req, &connection);
+        if !settings.session.nodelay {
+            delay_packets(connection.socket.as_fd());
+        }
+        let mut forth = Flow::new(upload, self.carrier.inbox.take());
+        if let Some(header) = header(req, policy.header) {
+            forth.put_first(header);
+        }
+        let rules = Rules {
+            began: req.started,
+            timeout: policy.timeout,
+            buffer_size: policy.buffer_size.0.clamp(1, MOST_BUFFER) as usize,
+            half_close: policy.half_close,
+        };
+        let ends = (&self.carrier.transport, &connection.socket);
+        let flows = (forth, Flow::new(download, BytesMut::new()));
+        let mut relay = Relay::new(ends, flows, rules);
+        let relayed = std::future::poll_fn(|cx| {
+            let polled = relay.poll(cx);
+            if relay.back.read > 0 {
+                lease.first_byte();
+            }
+            note_bytes(req, &lease, &relay);
+            polled
+        });
+        let end = relayed.await;
+        log_end(req, end);
+        OK
+    }
+}
+
+/// The settings of a session's server.
+fn settings(server: &Server) -> Result<Arc<SessionSettings>, Ended> {
+    SessionSettings::of(server).ok_or(OUR_FAULT)
+}
+
+/// The header that a peer is sent before a session's bytes.
+fn header(req: &Request, version: HeaderVersion) -> Option<BytesMut> {
+    let write = match version {
+        HeaderVersion::Off => return None,
+        HeaderVersion::Line => header::write_line,
+        HeaderVersion::Binary => header::write_binary,
+    };
+    let mut out = BytesMut::new();
+    // nginx: the client's address is that of `set_real_ip_from`.
+    let client = req.client.remote.borrow();
+    write(&client, &req.client.connection.local, &mut out);
+    Some(out)
+}
+
+/// Notes what went through, for variables and lines of logs.
+fn note_bytes(req: &mut Request, lease: &Lease, relay: &Relay<'_>) {
+    req.client.request_bytes.set(relay.forth.read);
+    req.sent.body_bytes = relay.back.written;
+    lease.note(|attempt| {
+        attempt.bytes_received = relay.back.read;
+        attempt.bytes_sent = relay.forth.written;
+    });
+}
+
+/// Says from where a peer was connected.
+fn log_connected(req: &Request, connection: &Connection) {
+    let local = connection.local_address();
+    let peer = &connection.peer.name;
+    let message = format_args!("proxy {local} connected to {peer}");
+    request_error::write_bare(req, Level::Info, message);
+}
+
+/// Says how a session with a peer ended.
+fn log_end(req: &Request, end: End) {
+    let who = match end {
+        End::Client => "client",
+        End::Peer => "upstream",
+        End::TimedOut => {
+            let what = "connection timed out (110: Connection timed out)";
+            let message = format_args!("{what} while proxying connection");
+            return request_error::write(req, Level::Info, message);
+        }
+    };
+    let (received, sent) = (req.client.request_bytes.get(), req.sent.body_bytes);
+    let trace = req.upstream.borrow();
+    let attempt = trace.attempts.last();
+    let (from_peer, to_peer) = attempt.map_or((0, 0), |it| (it.bytes_received, it.bytes_sent));
+    let message = format_args!(
+        "{who} disconnected, bytes from/to client:{received}/{sent}, \
+         bytes from/to upstream:{from_peer}/{to_peer}"
+    );
+    request_error::write_bare(req, Level::Info, message);
+}

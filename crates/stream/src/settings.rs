@@ -1,0 +1,142 @@
+//! `proxy_timeout`, `proxy_buffer_size`, `proxy_half_close`, `proxy_next_upstream`,
+//! `proxy_upload_rate`, `proxy_download_rate`, `proxy_protocol`, `preread_buffer_size`,
+//! `preread_timeout`, `ssl_preread`, `proxy_protocol_timeout`, `tcp_nodelay`: settings of sessions.
+//!
+//! A server of `stream` keeps them merged in [`SessionSettings`], beside what its block declares;
+//! families that `http` has, too, stand in the settings of its location.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond_conf::value::SizeTemplate;
+use millpond_conf::{ByteSize, Family, Words};
+use millpond_proxy::scope::build::Builder;
+use millpond_proxy::settings::level::{Closing, OwnFamily};
+use millpond_proxy::settings::{Server, Uses};
+
+use crate::content::{Assignment, Content};
+
+/// The families of this crate.
+pub const FAMILIES: &[OwnFamily] = &[
+    OwnFamily::of::<ProxyPolicy>(),
+    OwnFamily::of::<SessionPolicy>(),
+];
+
+/// The header of the PROXY protocol that a peer is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Words)]
+pub enum HeaderVersion {
+    /// None.
+    #[word("off")]
+    Off,
+    /// Version 1.
+    #[word("on")]
+    Line,
+    /// Version 2.
+    #[word("v2")]
+    Binary,
+}
+
+/// Settings of sessions with peers.
+#[derive(Clone, Debug, Family)]
+#[family(stream, stream_server)]
+pub struct ProxyPolicy {
+    /// The longest time between two successful reads or writes of a session; then it ends.
+    #[directive(name = "proxy_timeout", default = "10m")]
+    pub timeout: Duration,
+    /// Bytes that are read at once of either side, and so the most of it that waits for the other.
+    ///
+    /// # Differs from nginx
+    ///
+    /// The memory is shared by the sessions of a worker; only what a side has not taken is kept by
+    /// its session.
+    #[directive(name = "proxy_buffer_size", default = "16k")]
+    pub buffer_size: ByteSize,
+    /// Keeps the session while one side has closed its own direction: the other side is told of the
+    /// end, and may go on sending.
+    #[directive(name = "proxy_half_close", default = "off")]
+    pub half_close: bool,
+    /// Tries another peer where the connection to one cannot be made.
+    #[directive(name = "proxy_next_upstream", default = "on")]
+    pub next: bool,
+    /// The rate at which bytes are read of the client, in bytes a second; 0: no limit.
+    #[directive(name = "proxy_upload_rate")]
+    pub upload_rate: Option<SizeTemplate>,
+    /// The rate at which bytes are read of the peer, in bytes a second; 0: no limit.
+    #[directive(name = "proxy_download_rate")]
+    pub download_rate: Option<SizeTemplate>,
+    /// The header that tells the peer who the client is: one of the PROXY protocol, version 1 or
+    /// (`v2`) 2.
+    #[directive(name = "proxy_protocol", default = "off")]
+    pub header: HeaderVersion,
+}
+
+/// Settings of sessions before they are passed on.
+#[derive(Clone, Debug, Family)]
+#[family(stream, stream_server)]
+pub struct SessionPolicy {
+    /// The most that is read of a client's first bytes to decide by them.
+    #[directive(name = "preread_buffer_size", default = "16k")]
+    pub preread_size: ByteSize,
+    /// The time that those bytes have.
+    #[directive(name = "preread_timeout", default = "30s")]
+    pub preread_timeout: Duration,
+    /// The time that the header of the PROXY protocol has (`listen … proxy_protocol`).
+    #[directive(name = "proxy_protocol_timeout", default = "30s")]
+    pub header_timeout: Duration,
+    /// Looks at the first bytes of clients that begin with a handshake of TLS, which stay as they
+    /// are: the name, the protocols and the version that the client asks for become variables
+    /// (`$ssl_preread_server_name`), and the name chooses among the servers of the address.
+    #[directive(name = "ssl_preread", default = "off")]
+    pub preread: bool,
+    /// Sends what there is at once, without waiting for a packet to be full.
+    #[directive(name = "tcp_nodelay", default = "on")]
+    pub nodelay: bool,
+}
+
+/// All that a server says of its sessions beside the settings of its location.
+#[derive(Debug)]
+pub struct SessionSettings {
+    /// Sessions with peers.
+    pub proxy: ProxyPolicy,
+    /// Sessions before that.
+    pub session: SessionPolicy,
+    /// The values that variables are given.
+    pub assignments: Vec<Assignment>,
+    /// The fate of sessions; none where a server has no line that says it.
+    pub content: Option<Content>,
+}
+
+impl SessionSettings {
+    /// The settings of the server of a session.
+    pub(crate) fn of(server: &Server) -> Option<Arc<SessionSettings>> {
+        let session = Arc::clone(server.session.as_ref()?);
+        Arc::downcast(session).ok()
+    }
+}
+
+/// The settings of the server that was read last, until its block is made.
+type Closed = Option<Arc<dyn Any + Send + Sync>>;
+
+/// Merges the settings of a server at the end of its block.
+pub fn close(level: &mut Closing<'_>) {
+    let settings = SessionSettings {
+        proxy: level.own(),
+        session: level.own(),
+        assignments: level.draft.take().unwrap_or_default(),
+        content: level.draft.take(),
+    };
+    if settings.content.is_none() {
+        let span = level.span();
+        let message = "no \"proxy_pass\", \"pass\" or \"return\" for sessions of this server";
+        level.builder.cx.diagnostics.push_warning(span, message);
+    }
+    level.builder.of::<Uses>().foreign_sources |= level.settings.has_foreign_source();
+    let closed: Closed = Some(Arc::new(settings));
+    level.builder.put(closed);
+}
+
+/// Takes the settings of the server that was read last.
+pub fn take_closed(builder: &mut Builder) -> Closed {
+    builder.take()
+}
