@@ -8,7 +8,7 @@
 //! | 1 | 1 | kind | 0: beat, 1: purge |
 //! | 2 | 16 | run | the process that wrote it |
 //! | 18 | 8 | count | of what the process wrote, or for a beat of its beats |
-//! | 26 | | of a beat | sequence that the node has taken (8), name of the node (rest) |
+//! | 26 | | of a beat | sequence up to which the node has all purges (8), its name (rest) |
 //! | 26 | | of a purge | mode (1: hard, 2: soft), target (1), length of the zone's name (2), the
 //! name, then each text behind its length (4) |
 //!
@@ -48,7 +48,7 @@ pub struct Beat {
     pub run: Run,
     /// Number of the beat in its process.
     pub count: u64,
-    /// Sequence that all zones of the node have taken.
+    /// Sequence up to which all zones of the node have every purge in force.
     pub taken: u64,
     /// Name of the node.
     pub node: String,

@@ -4,21 +4,24 @@
 //!   away ── standing ──► each zone: goes on behind its position, or everything in it is stale
 //!     ▲                         │
 //!     └── closed, failed ── records: purges of others into the zones, with their position
-//!                               └─ own beat: confirmed since it was sent
+//!                               ├─ own beat: heard
+//!                               └─ end of the log: confirmed since what was heard was sent
 //! ```
 //!
 //! The machine has no sockets, clocks or disks: what happens is told to it, in any order, and each
 //! event is a method.
 //!
 //! 1. A zone is confirmed for the time at which a beat was made, once the beat has come back and
-//!    the zone has taken everything before it.
+//!    the zone has taken everything up to a record, that one or a later one, which was the last of
+//!    the log when it was sent. A purge before the beat may have been replaced by one of the same
+//!    target behind it, and that by another; at the end of the log the last of them was sent, too.
 //! 2. Purges and the position behind them are handed over together.
 //! 3. A zone that fails to take something keeps its position, and is confirmed by nothing until it
 //!    has taken it.
 //! 4. What this process wrote is taken as well, though it was in force here before: it may have
 //!    been long on its way, and have replaced a newer purge of another node in the log.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -58,7 +61,7 @@ pub trait Replica {
 pub struct Member {
     /// Process of the node.
     pub run: Run,
-    /// Sequence that it has taken.
+    /// Sequence up to which every purge is in force there.
     pub taken: u64,
     /// Time of the beat by the log's clock, milliseconds since 1970.
     pub at_ms: u64,
@@ -73,6 +76,8 @@ pub struct Counts {
     pub gaps: u64,
     /// Entries that were not understood.
     pub unknown: u64,
+    /// Beats of other processes that have the name of this node.
+    pub rivals: u64,
 }
 
 #[derive(Debug)]
@@ -91,12 +96,18 @@ pub struct Follower<R> {
     /// Numbers of beats that have not come back, with their times.
     beats: VecDeque<(u64, u64)>,
     beat_count: u64,
-    /// Time of the last beat that came back.
+    /// Time of the last beat that came back, the end of the log behind it or not.
+    heard_ms: u64,
+    /// Time of the last beat that came back before an end of the log.
     confirmed_ms: u64,
+    /// Sequence of the last end of the log that all zones have taken.
+    settled: u64,
     log: Option<[u8; 16]>,
     /// Time for which the log keeps entries.
     retain: Duration,
     members: BTreeMap<String, Member>,
+    /// Nodes that were heard of since somebody asked.
+    heard: BTreeSet<String>,
     counts: Counts,
     gaps: Vec<(Bytes, Gap)>,
 }
@@ -114,10 +125,13 @@ impl<R: Replica> Follower<R> {
             zones: zones.collect(),
             beats: VecDeque::new(),
             beat_count: 0,
+            heard_ms: 0,
             confirmed_ms: 0,
+            settled: 0,
             log: None,
             retain: Duration::ZERO,
             members: BTreeMap::new(),
+            heard: BTreeSet::new(),
             counts: Counts::default(),
             gaps: Vec::new(),
         }
@@ -133,12 +147,17 @@ impl<R: Replica> Follower<R> {
         Entry::Beat(Beat {
             run: self.run,
             count: self.beat_count,
-            taken: self.taken(),
+            taken: self.settled,
             node: self.node.clone(),
         })
     }
 
-    /// Sequence that all zones have taken.
+    /// Sequence up to which every purge is in force, itself or one that has replaced it.
+    pub fn settled(&self) -> u64 {
+        self.settled
+    }
+
+    /// Sequence behind which zones go on.
     pub fn taken(&self) -> u64 {
         let reached = self.zones.iter().map(|zone| zone.reached);
         let sequences = reached.map(|it| it.map_or(0, |position| position.sequence));
@@ -147,8 +166,13 @@ impl<R: Replica> Follower<R> {
 
     /// The log stands so; the sequence behind which it is to be read.
     pub fn handle_standing(&mut self, standing: &Standing) -> Result<u64, R::Error> {
+        if self.log != Some(standing.log) {
+            self.settled = 0;
+        }
         self.log = Some(standing.log);
         self.retain = standing.retain;
+        // What a feed of before has sent says nothing of the end of this one.
+        self.heard_ms = 0;
         for index in 0..self.zones.len() {
             let Some(zone) = self.zones.get(index) else {
                 break;
@@ -204,11 +228,12 @@ impl<R: Replica> Follower<R> {
         let Some(log) = self.log else { return Ok(()) };
         self.look_for_holes(log, records)?;
         let mut purges: Vec<(u64, Option<Purge>)> = Vec::new();
-        let mut confirmed = None;
+        let mut end = None;
         for record in records {
             match Entry::decode(&record.payload) {
                 Some(Entry::Beat(beat)) => {
-                    confirmed = self.hear(beat, record).or(confirmed);
+                    let own_ms = self.hear(beat, record).unwrap_or(0);
+                    self.heard_ms = self.heard_ms.max(own_ms);
                 }
                 // INVARIANT 4.
                 Some(Entry::Purge(purge)) => purges.push((record.sequence, Some(purge))),
@@ -216,6 +241,9 @@ impl<R: Replica> Follower<R> {
                     self.counts.unknown += 1;
                     purges.push((record.sequence, None));
                 }
+            }
+            if record.pending == 0 {
+                end = Some((record.sequence, self.heard_ms));
             }
         }
         let Some(last) = records.last() else {
@@ -230,7 +258,8 @@ impl<R: Replica> Follower<R> {
             self.counts.taken += zone.take(&purges, position)?;
         }
         // INVARIANT 1: all zones have taken all records by now.
-        if let Some(at_ms) = confirmed {
+        if let Some((sequence, at_ms)) = end {
+            self.settled = sequence;
             self.zones.iter().for_each(|it| it.replica.confirm(at_ms));
             self.confirmed_ms = self.confirmed_ms.max(at_ms);
         }
@@ -267,12 +296,17 @@ impl<R: Replica> Follower<R> {
     fn hear(&mut self, beat: Beat, record: &Record) -> Option<u64> {
         let is_own = beat.run == self.run;
         let count = beat.count;
+        // What a process of before wrote stands before the first beat of this one.
+        if !is_own && beat.node == self.node && self.confirmed_ms > 0 {
+            self.counts.rivals += 1;
+        }
         if self.members.len() < MEMBERS_MAX || self.members.contains_key(&beat.node) {
             let member = Member {
                 run: beat.run,
                 taken: beat.taken,
                 at_ms: record.at_ms,
             };
+            self.heard.insert(beat.node.clone());
             self.members.insert(beat.node, member);
         }
         if !is_own {
@@ -299,6 +333,13 @@ impl<R: Replica> Follower<R> {
     /// Nodes by name, as they were heard of last.
     pub fn members(&self) -> &BTreeMap<String, Member> {
         &self.members
+    }
+
+    /// Nodes that were heard of since this was asked.
+    pub fn take_heard(&mut self) -> Vec<(String, Member)> {
+        let heard = std::mem::take(&mut self.heard).into_iter();
+        let known = heard.filter_map(|name| Some((name.clone(), self.members.get(&name)?.clone())));
+        known.collect()
     }
 
     /// Counts so far.

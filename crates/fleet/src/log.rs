@@ -33,6 +33,8 @@ pub struct Record {
     pub sequence: u64,
     /// Time at which the log got it, by its clock, milliseconds since 1970.
     pub at_ms: u64,
+    /// Number of entries that stood behind it when it was sent.
+    pub pending: u64,
     /// Bytes of the entry.
     pub payload: Bytes,
 }

@@ -18,12 +18,13 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use async_nats::connection::State;
 use async_nats::jetstream::consumer::push::{Config as PushConfig, Messages};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
 use async_nats::jetstream::context::CreateStreamErrorKind;
 use async_nats::jetstream::stream::{self, Info, Stream};
 use async_nats::jetstream::{self, Context, Message};
-use async_nats::{Client, ConnectOptions};
+use async_nats::{Client, ConnectOptions, ServerAddr};
 use futures_util::StreamExt;
 
 use crate::entry::{Entry, token};
@@ -33,11 +34,16 @@ use crate::log::{Feed, FleetLog, LogError, Opened, Record, Standing};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time after which an idle consumer is heard of; only to see that it is gone.
 const IDLE: Duration = Duration::from_secs(5);
+/// Time between two questions to a server that says nothing: a link that is cut is noticed after
+/// two of them.
+const PING_EVERY: Duration = Duration::from_secs(2);
+/// Time between two tries to connect.
+const CONNECT_EVERY: Duration = Duration::from_millis(500);
 /// Time in which a message that was sent again is told from a new one.
 const DUPLICATES: Duration = Duration::from_secs(120);
 
 /// Servers, and the stream that is wanted there.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NatsConf {
     /// Name of the fleet.
     pub fleet: String,
@@ -64,6 +70,18 @@ pub struct NatsLog {
     context: Context,
 }
 
+/// Checks the URL of a server; the error says what is wrong.
+pub fn check_url(text: &str) -> Result<(), String> {
+    let parsed = text.parse::<ServerAddr>();
+    let address = parsed.map_err(|why| why.to_string())?;
+    let is_empty = address.host().is_empty();
+    match address.into_inner().scheme() {
+        _ if is_empty => Err("there is no host in it".to_owned()),
+        "nats" | "tls" => Ok(()),
+        other => Err(format!("\"{other}\" is neither \"nats\" nor \"tls\"")),
+    }
+}
+
 fn failed(what: &'static str) -> impl Fn(&dyn Display) -> LogError {
     move |why| LogError {
         what,
@@ -78,6 +96,14 @@ impl NatsLog {
         let mut options = ConnectOptions::new()
             .name(format!("millpond {}", conf.node))
             .connection_timeout(ANSWER_TIMEOUT)
+            .ping_interval(PING_EVERY)
+            .reconnect_delay_callback(|tries| {
+                if tries < 2 {
+                    Duration::ZERO
+                } else {
+                    CONNECT_EVERY
+                }
+            })
             .request_timeout(Some(ANSWER_TIMEOUT));
         if let Some(credentials) = &conf.credentials {
             options = options.credentials(credentials).map_err(|it| of(&it))?;
@@ -139,6 +165,10 @@ impl FleetLog for NatsLog {
 
     async fn append(&self, entry: &Entry) -> Result<u64, LogError> {
         let of = failed("writing to the log");
+        // What waits for a connection would be written when nobody waits for it any more.
+        if self.context.client().connection_state() != State::Connected {
+            return Err(of(&"no server is connected"));
+        }
         let subject = entry.subject(&self.conf.fleet);
         let sent = self.context.publish(subject, entry.encode()).await;
         let acknowledged = sent.map_err(|it| of(&it))?.await;
@@ -218,6 +248,7 @@ impl NatsFeed {
         Ok(Record {
             sequence: info.stream_sequence,
             at_ms: u64::try_from(at).unwrap_or(0),
+            pending: info.pending,
             payload: message.payload.clone(),
         })
     }

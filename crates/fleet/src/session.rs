@@ -34,7 +34,7 @@ pub trait Scene<R> {
     /// Milliseconds by the clock that zones are confirmed by.
     fn now_ms(&self) -> u64;
     /// The follower has gone on.
-    fn tell(&self, follower: &Follower<R>);
+    fn tell(&self, follower: &mut Follower<R>);
 }
 
 /// Follows the log until that fails.

@@ -1,6 +1,7 @@
-//! A log in memory, with faults.
+//! A log in memory, with faults. Each server has it up to an entry, and has forgotten what another
+//! entry up to there has replaced.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -29,15 +30,15 @@ impl MemoryLog {
         }
     }
 
-    /// Adds an entry at a time of the log's clock; an older one of its subject goes.
+    /// Adds an entry at a time of the log's clock.
     pub(crate) fn append(&mut self, entry: &Entry, at_ms: u64) -> u64 {
         let subject = entry.subject("f");
-        self.records.retain(|_, (other, _)| *other != subject);
         self.last += 1;
         self.last_at_ms = at_ms;
         let record = Record {
             sequence: self.last,
             at_ms,
+            pending: 0,
             payload: entry.encode(),
         };
         self.records.insert(self.last, (subject, record));
@@ -60,14 +61,23 @@ impl MemoryLog {
     }
 
     pub(crate) fn pending(&self, behind: u64) -> u64 {
-        self.records.range(behind + 1..).count() as u64
+        self.read(behind, self.last, usize::MAX).len() as u64
     }
 
     /// Some records behind a sequence, from a server that has all up to another.
     pub(crate) fn read(&self, behind: u64, upto: u64, most: usize) -> Vec<Record> {
-        let records = self.records.range(behind + 1..).map(|(_, it)| it.1.clone());
-        let known = records.take_while(|record| record.sequence <= upto);
-        known.take(most).collect()
+        let known = self.records.range(behind + 1..).filter(|it| *it.0 <= upto);
+        let mut newest = HashSet::new();
+        // From the end, the first of each subject is the one that is there.
+        let there = known.rev().filter(|(_, it)| newest.insert(it.0.as_str()));
+        let mut records: Vec<Record> = Vec::new();
+        for (pending, (_, (_, record))) in there.enumerate() {
+            records.push(Record {
+                pending: pending as u64,
+                ..record.clone()
+            });
+        }
+        records.into_iter().rev().take(most).collect()
     }
 
     pub(crate) fn last(&self) -> u64 {

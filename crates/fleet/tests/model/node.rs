@@ -86,6 +86,9 @@ impl Replica for ModelZone {
         }
         // What is one record is there or is not.
         if std::mem::take(&mut disk.ends_within) {
+            if self.flaw == Flaw::NotesThePositionFirst {
+                disk.position = Some(position);
+            }
             return Err(());
         }
         for (target, mode) in purges {

@@ -6,14 +6,17 @@ use std::rc::Rc;
 use bytes::Bytes;
 use fastrand::Rng;
 use millpond_cache::purge::{Mode, Target};
-use millpond_fleet::Follower;
 use millpond_fleet::entry::{Entry, Purge};
+use millpond_fleet::{Follower, Record};
 
 use crate::log::{MemoryLog, RETAIN_MS, key_text};
 use crate::node::{Disk, Fill, Live, ModelZone, Node, Stored};
 
 pub(crate) const MAX_LAG_MS: u64 = 5_000;
 const NODES: usize = 4;
+/// Entries on their way to the log, with which nodes make no beats: else none would come back while
+/// it matters.
+const SENT_MAX: usize = 6;
 const KEYS: u8 = 5;
 
 /// A mistake of the nodes.
@@ -26,6 +29,10 @@ pub(crate) enum Flaw {
     TakesAnotherLogForItsOwn,
     /// The lag is measured by the time of day.
     TrustsItsClock,
+    /// The position is written down by itself, before the purges up to it.
+    NotesThePositionFirst,
+    /// A beat confirms although what has replaced purges before it is still to come.
+    TakesEachRecordForTheLast,
 }
 
 /// A purge that somebody was told is acknowledged.
@@ -118,13 +125,13 @@ impl World {
     pub(crate) fn step(&mut self) {
         let node = self.dice.usize(..NODES);
         match self.dice.u32(..100) {
-            0..25 => self.pass(),
-            25..50 => self.work(node),
-            50..62 => self.begin_fill(node),
-            62..74 => self.end_fill(node),
-            74..78 => self.purge(node),
-            78..88 => self.arrive(),
-            88..97 => self.harm_node(node),
+            0..12 => self.pass(),
+            12..50 => self.work(node),
+            50..58 => self.begin_fill(node),
+            58..68 => self.end_fill(node),
+            68..73 => self.purge(node),
+            73..93 => self.arrive(),
+            93..98 => self.harm_node(node),
             _ => self.harm_log(),
         }
     }
@@ -148,13 +155,15 @@ impl World {
             return;
         }
         let Some(live) = &mut node.live else { return };
-        let entry = live.follower.beat(now);
-        let issued_ms = now;
-        self.sent.push(Sent {
-            node: index,
-            entry,
-            issued_ms,
-        });
+        if self.sent.len() < SENT_MAX {
+            let entry = live.follower.beat(now);
+            let issued_ms = now;
+            self.sent.push(Sent {
+                node: index,
+                entry,
+                issued_ms,
+            });
+        }
         match live.session {
             None => self.open(index),
             Some((log, _)) if log != self.log.id => self.close(index),
@@ -204,7 +213,13 @@ impl World {
             // A server may be behind.
             let lacks = self.dice.u64(..4) * self.dice.u64(..4);
             let upto = self.log.last().saturating_sub(lacks);
-            let records = self.log.read(behind, upto, self.dice.usize(1..8));
+            let sent = self.log.read(behind, upto, self.dice.usize(1..8));
+            let is_each_last = self.flaw == Flaw::TakesEachRecordForTheLast;
+            let seen = sent.into_iter().map(|record| Record {
+                pending: if is_each_last { 0 } else { record.pending },
+                ..record
+            });
+            let records: Vec<Record> = seen.collect();
             if let Some(last) = records.last() {
                 live.session = Some((log, last.sequence));
             }

@@ -75,7 +75,7 @@ impl Scene<Zone> for Arc<Disk> {
         SystemClock.since_boot()
     }
 
-    fn tell(&self, follower: &Follower<Zone>) {
+    fn tell(&self, follower: &mut Follower<Zone>) {
         self.gaps.store(follower.counts().gaps, Ordering::SeqCst);
     }
 }
