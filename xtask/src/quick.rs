@@ -71,6 +71,12 @@ const AREAS: &[Area] = &[
         tests: &["proxy_cache_purge"],
     },
     Area {
+        name: "fleet",
+        about: "purges that hold on all nodes of a fleet",
+        crates: &["fleet"],
+        tests: &["fleet"],
+    },
+    Area {
         name: "conformance",
         about: "the RFCs of caching",
         crates: &["semantics"],

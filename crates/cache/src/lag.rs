@@ -57,9 +57,16 @@ impl OnLag {
 }
 
 /// Choice of a location.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, millpond_conf::Family)]
+#[family(http, server, location, protocols)]
 pub struct LagPolicy {
-    /// Use of stored answers while the zone is behind; the fleet's where it is not set.
+    /// Use of stored answers while purges of other nodes of the fleet may be missing,
+    /// because the log of the fleet was not heard of for longer than `max_lag`. With `revalidate`
+    /// each request is answered after the origin was asked whether the answer still holds; with
+    /// `miss` the origin is asked for the whole answer; with `serve` what is fresh is served, so
+    /// that a purge that is missed is obeyed late. Without it, what the `fleet` block says counts.
+    /// See docs/fleet.md.
+    #[directive(name = "proxy_cache_on_lag")]
     pub on_lag: Option<OnLag>,
 }
 
@@ -155,6 +162,13 @@ impl Lag {
         (max_ms != NO_FLEET).then(|| Duration::from_millis(max_ms))
     }
 
+    /// True if the zone has never been up to date with the log of its fleet, and trusts nothing
+    /// until it is.
+    pub fn is_catching_up(&self) -> bool {
+        let on_lag = OnLag::of_code(self.on_lag.load(Ordering::Acquire));
+        self.max_lag().is_some() && on_lag != OnLag::Serve && self.confirmed_ms() == 0
+    }
+
     /// Trust in what is stored, at the time that `now_ms` tells if it is asked for.
     #[inline]
     pub(crate) fn trust(&self, policy: &LagPolicy, now_ms: impl FnOnce() -> u64) -> Trust {
@@ -196,11 +210,14 @@ mod tests {
         let (lag, policy) = (Lag::default(), LagPolicy::default());
         let trust = |now_ms| lag.trust(&policy, || now_ms);
         assert_eq!(trust(u64::MAX), Trust::Whole, "there is no fleet");
+        assert!(!lag.is_catching_up());
         lag.join(Duration::from_secs(5), OnLag::Miss);
+        assert!(lag.is_catching_up());
         assert_eq!(trust(100_000), Trust::None);
         assert_eq!(trust(10), Trust::None, "the machine was just booted");
         lag.confirm(100_000);
         lag.confirm(90_000);
+        assert!(!lag.is_catching_up());
         assert_eq!(trust(105_000), Trust::Whole);
         assert_eq!(trust(105_001), Trust::None);
         let own = LagPolicy {

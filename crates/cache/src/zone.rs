@@ -65,6 +65,8 @@ pub struct ZonePath {
     pub admission: Admission,
     /// Interval at which all that the zone holds is compared with its checksums.
     pub scrub: Option<Duration>,
+    /// Name of the fleet whose purges hold in the zone.
+    pub fleet: Option<String>,
 }
 
 /// The least time between two scrubs (arbitrary; only a test wants them so often).
@@ -104,6 +106,7 @@ impl ZonePath {
             memory: None,
             admission: Admission::Trial,
             scrub: None,
+            fleet: None,
         }
     }
 
@@ -122,7 +125,8 @@ impl ZonePath {
 impl FromArgs for ZonePath {
     const SYNTAX: &'static str = "path keys_zone=name:size [levels=…] [inactive=time] [max_size=size] \
                                   [min_free=size] [memory=size] [disk=path[:weight]] \
-                                  [admission=trial|all|second-hit] [scrub=time|off] …";
+                                  [admission=trial|all|second-hit] [scrub=time|off] \
+                                  [fleet=name] …";
 
     fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
         let words = args.at_least(2)?;
@@ -197,6 +201,7 @@ fn apply_parameter(zone: &mut ZonePath, word: &Word) -> Result<(), String> {
                 },
             }
         }
+        "fleet" if !value.is_empty() => zone.fleet = Some(value.to_owned()),
         "disk" => zone
             .disks
             .push(disk(value).ok_or_else(|| format!("invalid disk \"{text}\""))?),

@@ -27,14 +27,21 @@
 //! - `nats`: the log in NATS JetStream
 //! - `session`: from opening the log until it fails
 //! - `held`: zones of a cache as the machine sees them
+//! - `view`: knowledge of the fleet, for those who do not follow
+//! - `node`: the threads of one fleet, and the way of purges into its log
+//! - `fleets`: all fleets of a process, over reloads
 
 pub mod entry;
+pub mod fleets;
 pub mod follower;
 pub mod gap;
 mod held;
 pub mod log;
 pub mod nats;
+pub mod node;
 pub mod session;
+pub mod view;
 
+pub use fleets::Fleets;
 pub use follower::Follower;
 pub use log::{FleetLog, LogError, Record, Standing};

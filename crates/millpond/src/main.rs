@@ -12,7 +12,7 @@
 //! | `as_root.rs` | the process that stays root when the server changes its user |
 //! | `pid.rs` | the pid file, and `-s` |
 //! | `reload.rs` | `-s reload --wait` |
-//! | `cache/` | `millpond cache`: what is in the caches, and purging |
+//! | `cache/` | `millpond cache`: what is in the caches, and purging; `millpond fleet`: the same on all nodes |
 //! | `top/` | `millpond top`: what a process does, live |
 //! | `sensor/` | `millpond sensor`: one question, answered for a monitor |
 //! | `check/` | `millpond check`: how a configuration fares |
@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         Some("demo") => return exit(demo::run(std::env::args().skip(2))),
         Some("check") => return exit(check::run(std::env::args().skip(2))),
         Some("cache") => return exit(cache::run(std::env::args_os().skip(2))),
+        Some("fleet") => return exit(cache::run(std::env::args_os().skip(1))),
         Some("why") => return exit(cache::run(std::env::args_os().skip(1))),
         Some("top") => return exit(top::run(std::env::args().skip(2))),
         Some("sensor") => return exit(sensor::run(std::env::args().skip(2))),

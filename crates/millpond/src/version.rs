@@ -180,6 +180,7 @@ Commands, each with --help:
   millpond check    : how a configuration fares, before anything is switched over
   millpond explain  : a directive, a variable, a status, or a request, explained
   millpond cache    : what is in the caches, and purging
+  millpond fleet    : how far a node is behind, and purging on all nodes
   millpond why      : what a request would get now, and why
   millpond top      : what a process does, live
   millpond sensor   : one question about a process, answered for Nagios and Icinga

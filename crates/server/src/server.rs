@@ -31,9 +31,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millpond_fleet::Fleets;
 use millpond_otlp::Exporters;
 use millpond_otlp::exporter::FLUSH_MAX;
-use millpond_proxy::cache::sweep;
+use millpond_proxy::cache::{fleet, sweep};
 use millpond_proxy::handler::limit_zone;
 use millpond_proxy::settings::Conf;
 use millpond_proxy::worker::Shared;
@@ -205,6 +206,7 @@ impl Server {
             shared.ledger.keep(conf, &shared.sites, disks);
         }
         millpond_acme::load(&self.conf.declared.orders.plan());
+        self.follow_fleets();
         error::process(Level::Notice, format_args!("start worker threads"));
         self.grow(self.conf.main.process.worker_count())
             .map_err(StartError::Thread)?;
@@ -212,6 +214,12 @@ impl Server {
         self.serve_control();
         self.order();
         Ok(())
+    }
+
+    /// Has the zones of the configuration follow the logs of their fleets.
+    fn follow_fleets(&self) {
+        let fleets = self.shared.guests.of::<Fleets>();
+        fleets.serve(fleet::plan(&self.conf));
     }
 
     /// Has the certificates of the configuration ordered, once authorities can ask for them.
@@ -281,6 +289,7 @@ impl Server {
         process.supervisor.tell_stopping();
         self.let_go();
         self.wait_for_end(&mut signals).await;
+        self.shared.guests.of::<Fleets>().stop();
         let exporters: Arc<Exporters> = self.shared.guests.of();
         exporters.finish(FLUSH_MAX);
         let patience = sweep::CLOSE_PATIENCE;
@@ -315,6 +324,7 @@ impl Server {
         let disks = self.shared.zones.disks();
         self.shared.ledger.keep(&conf, &self.shared.sites, disks);
         self.conf = Arc::new(conf);
+        self.follow_fleets();
         self.leaving.retain(|worker| !worker.has_ended());
         for worker in self.workers.drain(count.min(self.workers.len())..) {
             worker.send(Command::Quit);
@@ -453,6 +463,7 @@ impl Server {
     fn lend_caches(&mut self) {
         // The successor orders from here on; without a plan nothing has to be started.
         let _ = self.shared.tender.serve(Vec::new());
+        self.shared.guests.of::<Fleets>().stop();
         self.control.pause();
         self.stop_notes();
         self.shared.zones.lend();
@@ -480,6 +491,7 @@ impl Server {
         for failure in self.shared.zones.take_back() {
             error::process(Level::Alert, format_args!("{failure}"));
         }
+        self.follow_fleets();
         self.serve_control();
         self.order();
         self.accept_again();

@@ -1,5 +1,5 @@
 //! `millpond cache …`: what is in the caches, and purging, of a running process or at rest; and
-//! `millpond why`, which is the command `why` of it.
+//! `millpond why`, which is the command `why` of it; and `millpond fleet`, its `fleet`.
 //!
 //! ```text
 //! options ──► access: the process on its control socket, or the zone itself
@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `options.rs` | the command line |
 //! | `access.rs`, `client.rs` | who is asked, and how |
-//! | `stat.rs`, `sites.rs`, `list.rs`, `show.rs`, `verify.rs`, `purge.rs`, `reset.rs`, `why.rs` | the commands |
+//! | `fleet.rs`, `stat.rs`, `sites.rs`, `list.rs`, `show.rs`, `verify.rs`, `purge.rs`, `reset.rs`, `why.rs` | the commands |
 //! | `catalogue/` | `export --sqlite`, `sql` |
 //! | `columns.rs` | what `ls` shows of an entry |
 //! | `subject.rs` | the key that a URL means |
@@ -25,6 +25,7 @@ mod catalogue;
 pub(crate) mod client;
 mod columns;
 pub(crate) mod figures;
+mod fleet;
 mod list;
 mod options;
 mod output;
@@ -58,6 +59,8 @@ const USAGE: &str = "usage: millpond cache stat   [--sites]
        millpond cache reset  --sites | --site NAME
        millpond cache export [FILTER]... [--limit N] [-o FILE | --sqlite FILE]
        millpond cache sql    QUERY [FILTER]... [--csv] [--from FILE]
+       millpond fleet status
+       millpond fleet purge  as cache purge, on all nodes of the fleets
        millpond why          URL [--method METHOD] [--client ADDRESS] [-H 'Name: value']...
 options: -c FILE, -p PREFIX, -g DIRECTIVES, --zone NAME, --json
 filters: --site NAME, --host NAME, --prefix TEXT, --tag TAG, --older TIME, --newer TIME,
@@ -95,6 +98,7 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
 fn obey(options: &Options) -> Result<Outcome> {
     let site = || Site::open(options);
     match options.command {
+        Command::Fleet => fleet::run(options, &site()?),
         Command::Stat => stat::run(options, &site()?),
         Command::Ls => list::run(options, &site()?),
         Command::Export => match &options.sqlite {

@@ -17,6 +17,8 @@ use crate::options::{OfProcess, OptionError};
 /// Command that is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
+    /// `fleet status`; `fleet purge` is a purge.
+    Fleet,
     Stat,
     Ls,
     Show,
@@ -29,7 +31,8 @@ pub(super) enum Command {
 }
 
 impl Command {
-    const ALL: [(&'static str, Command); 9] = [
+    const ALL: [(&'static str, Command); 10] = [
+        ("fleet", Command::Fleet),
         ("stat", Command::Stat),
         ("ls", Command::Ls),
         ("show", Command::Show),
@@ -118,6 +121,14 @@ pub(super) enum About {
     Sites,
 }
 
+/// Zones that are meant where none is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Among {
+    All,
+    /// Zones that are part of a fleet.
+    OfFleets,
+}
+
 /// Direction of the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
@@ -149,6 +160,7 @@ pub(super) struct Options {
     pub(super) process: OfProcess,
     /// Zone that is meant; all without it.
     pub(super) zone: Option<String>,
+    pub(super) among: Among,
     pub(super) format: Format,
     pub(super) about: About,
     /// A key or URL, or a query.
@@ -172,6 +184,7 @@ pub(super) struct Options {
 
 const NO_COMMAND: &str = "a command is needed: stat, ls, show, verify, purge, reset, export, sql \
                           or why";
+const NO_FLEET_COMMAND: &str = "a command is needed: status or purge";
 const TIME: &str = "write a time such as 90s, 10m, 2h or 7d";
 const SIZE: &str = "write a size such as 4096, 10k, 5m or 1g";
 const NUMBER: &str = "write a number";
@@ -187,6 +200,7 @@ pub(super) fn parse(words: impl Iterator<Item = OsString>) -> Result<Options, Op
         command: command.ok_or(OptionError::Nothing(NO_COMMAND))?,
         process: OfProcess::default(),
         zone: None,
+        among: Among::All,
         format: Format::Text,
         about: About::Zones,
         subject: None,
@@ -201,6 +215,18 @@ pub(super) fn parse(words: impl Iterator<Item = OsString>) -> Result<Options, Op
         sqlite: None,
         from: None,
     };
+    if options.command == Command::Fleet {
+        let word = words.next().map(|word| text(&word));
+        match word.as_deref() {
+            Some("status") => {}
+            Some("purge") => {
+                options.command = Command::Purge;
+                options.among = Among::OfFleets;
+                options.add("wait", Bytes::from_static(b"fleet"));
+            }
+            _ => return Err(OptionError::Nothing(NO_FLEET_COMMAND)),
+        }
+    }
     while let Some(word) = words.next() {
         options.apply(&word, &mut words)?;
     }
@@ -221,7 +247,9 @@ impl Options {
         let mut value = || words.next().ok_or(OptionError::Missing(option.clone()));
         match (option.as_str(), self.command) {
             _ if self.process.apply(&option, &mut || Ok(text(&value()?)))? => {}
-            ("--zone", command) if !matches!(command, Command::Why | Command::Reset) => {
+            ("--zone", command)
+                if !matches!(command, Command::Why | Command::Reset | Command::Fleet) =>
+            {
                 self.zone = Some(text(&value()?))
             }
             ("--json", command) if command != Command::Export => self.format = Format::Json,

@@ -1,7 +1,7 @@
 //! `millpond cache purge`: as `proxy_cache_purge` does, in force and durable when it returns.
 //!
 //! A key is purged in every zone, unless one is named. Of several zones one must be named to purge
-//! everything.
+//! everything. `millpond fleet purge` means the zones of fleets, and returns when all nodes obey.
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
@@ -13,13 +13,19 @@ use millpond_server::control::rest::{Purpose, ZonePath};
 use super::Outcome;
 use super::access::{Refusal, Site};
 use super::figures::{count, plain};
-use super::options::{Format, Options};
+use super::options::{Among, Format, Options};
 use super::output::Output;
 use super::{show, subject};
 
 /// Purges.
 pub(super) fn run(options: &Options, site: &Site) -> Result<Outcome> {
-    let zones = site.zones(options.zone.as_deref())?;
+    let mut zones = site.zones(options.zone.as_deref())?;
+    if options.among == Among::OfFleets {
+        zones.retain(|zone| zone.fleet.is_some());
+        if zones.is_empty() {
+            bail!("no zone that is meant is part of a fleet: proxy_cache_path … fleet=NAME");
+        }
+    }
     let is_all = |(name, value): &(String, Bytes)| name == "type" && value.as_ref() == b"all";
     if zones.len() > 1 && options.parameters.iter().any(is_all) {
         bail!("there are several zones; name the one to purge with --zone, or use --prefix \"\"");
@@ -62,7 +68,10 @@ fn meant(
             return Ok((zones, Some(text.clone())));
         }
     }
-    let is_meant = |zone: &ZonePath| options.zone.as_ref().is_none_or(|it| *it == zone.name);
+    let is_meant = |zone: &ZonePath| {
+        options.zone.as_ref().is_none_or(|it| *it == zone.name)
+            && (options.among == Among::All || zone.fleet.is_some())
+    };
     let zones = site.zones(Some(&meant.zone))?;
     let zones = zones.into_iter().filter(is_meant).collect();
     Ok((zones, Some(meant.key)))
@@ -104,14 +113,18 @@ fn said(report: &PurgeReport) -> String {
     };
     let soft = if report.mode == "soft" { ", soft" } else { "" };
     let entries = report.entries.map(|it| count(it, "entry", "entries"));
+    let reach = report.fleet.iter().map(|it| format!(", {it}"));
+    let fleet: String = reach.collect();
     match (report.number, entries) {
         (None, entries) => {
             let entries = entries.unwrap_or_default();
             format!("{zone}: {what}{soft}: {entries} would be purged")
         }
         (Some(number), Some(entries)) => {
-            format!("{zone}: {what}{soft}: {entries} purged, number {number}")
+            format!("{zone}: {what}{soft}: {entries} purged, number {number}{fleet}")
         }
-        (Some(number), None) => format!("{zone}: {what}{soft}: purged, number {number}"),
+        (Some(number), None) => {
+            format!("{zone}: {what}{soft}: purged, number {number}{fleet}")
+        }
     }
 }

@@ -8,6 +8,7 @@
 
 pub(crate) mod body;
 pub mod exchange;
+pub mod fleet;
 pub(crate) mod invalidate;
 pub(crate) mod leap;
 pub(crate) mod loaded;

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_cache::head::classify;
-use millpond_cache::lag::LagPolicy;
 use millpond_cache::step::Policies;
 use millpond_cache::zone::{CacheZone, ZonePath, share_memory};
 use millpond_conf::value::{Args, FromArgs};
@@ -68,7 +67,8 @@ const fn row(name: &'static str) -> Row {
               limits in proportion to its weight, that of the path itself is 1, and one that fails \
               loses its share only (docs/disks.md). With `scrub=`, all that each disk holds is \
               compared with its checksums in the background, once in this time; what is corrupt is \
-              removed, logged and counted. `memory=` is the most memory that heads and small \
+              removed, logged and counted. With `fleet=`, purges of the zone hold on all nodes of \
+              that `fleet`. `memory=` is the most memory that heads and small \
               bodies of entries in use may take, without which they are read from the disk's cache \
               for each request, taken as it is needed. Unless named it is 128 MiB, but all zones \
               that name none have at most an eighth of the machine's memory. The size in \
@@ -100,6 +100,10 @@ fn cache_path(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) 
         let message = format!("duplicate zone \"{}\"", zone.name);
         return builder.error(statement.span, message);
     }
+    if let Some(fleet) = zone.fleet.clone() {
+        let used = builder.of::<ZonesUsed>();
+        used.fleets.push((fleet, statement.span));
+    }
     builder.of::<Declared>().zones.push(zone);
 }
 
@@ -108,6 +112,8 @@ fn cache_path(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) 
 pub(super) struct ZonesUsed {
     by_caches: Vec<(Protocol, String, Span)>,
     pub(super) by_purges: Vec<(Protocol, String, Span)>,
+    /// Fleets that zones name.
+    fleets: Vec<(String, Span)>,
 }
 
 /// Makes the caches of a location.
@@ -129,6 +135,12 @@ pub fn close(level: &mut Closing<'_>) {
 pub fn check_uses(builder: &mut Builder) {
     let mut reported = HashSet::new();
     let used: ZonesUsed = builder.take();
+    for (name, span) in used.fleets {
+        let mut known = builder.of::<Declared>().fleets.iter();
+        if !known.any(|fleet| fleet.name() == name) {
+            builder.error(span, format!("fleet \"{name}\" is unknown"));
+        }
+    }
     for (protocol, name, span) in used.by_caches.into_iter().chain(used.by_purges) {
         let mut known = builder.of::<Declared>().zones.iter();
         if !known.any(|zone| zone.name == name) && reported.insert(span) {
@@ -180,7 +192,7 @@ impl LocationCache {
                 admission: settings.admission.clone(),
                 ignore: settings.ignore.clone(),
                 targeted: settings.targeted.clone(),
-                lag: LagPolicy::default(),
+                lag: settings.lag.clone(),
             }),
         })
     }

@@ -25,6 +25,8 @@ pub struct Declared {
     pub implicit: Vec<Arc<Group>>,
     /// `proxy_cache_path`.
     pub zones: Vec<ZonePath>,
+    /// `fleet`.
+    pub fleets: Vec<millpond_fleet::node::FleetConf>,
     /// `cache_site_counters`.
     pub site_counters: Option<OffOr<PathBuf>>,
     /// `client_body_temp_path`, `proxy_temp_path` and their like.

@@ -15,6 +15,7 @@ use millpond_cache::fill::lock::LockPolicy;
 use millpond_cache::hit_for_pass::HitForPassPolicy;
 use millpond_cache::ignore::IgnorePolicy;
 use millpond_cache::key::KeyPolicy;
+use millpond_cache::lag::LagPolicy;
 use millpond_cache::max_variants::MaxVariantsPolicy;
 use millpond_cache::method::MethodPolicy;
 use millpond_cache::range::RangePolicy;
@@ -86,6 +87,8 @@ pub struct PassSettings {
     pub lock: LockPolicy,
     /// Waiting for disks.
     pub disk: DiskPolicy,
+    /// Trust in what is stored while purges may be missing.
+    pub lag: LagPolicy,
     /// Keys that nobody waits for.
     pub hit_for_pass: HitForPassPolicy,
     /// Limit of the variants of a cache key.

@@ -12,6 +12,7 @@
 //! | `GET /disks` | the disks of all zones: [`DisksReport`] |
 //! | `GET /fills` | what is being fetched for the zones now: [`FillsReport`] |
 //! | `GET /peers` | the peers of upstreams: [`PeersReport`](super::peers::PeersReport) |
+//! | `GET /fleets` | the fleets: [`FleetsReport`](super::fleet::FleetsReport) |
 //! | `GET /purges` | what was purged last: [`PurgesReport`] |
 //! | `GET /zones/NAME` | one zone: [`ZoneReport`] |
 //! | `GET /zones/NAME/sites` | what each site holds there: [`HoldingsReport`] |
@@ -26,7 +27,9 @@
 //! that is known, `progress=1` for lines that tell how far it is.
 //!
 //! A purge's types are those of the field `Purge-Type`, with `tag` (repeated) in place of `what`
-//! for tags; `soft=1`, `dry_run=1`. A verification removes what is corrupt with `remove=1`.
+//! for tags; `soft=1`, `dry_run=1`. In a zone with a fleet it is answered when the log has
+//! acknowledged it, with `wait=fleet` when it is in force on all nodes, and with 503 when it is in
+//! force here only. A verification removes what is corrupt with `remove=1`.
 //!
 //! 1. What is not understood is refused, and nothing is done then.
 //! 2. Nothing grows with the zone: lists are made while they are sent.
@@ -41,6 +44,8 @@ use bytes::Bytes;
 use millpond_cache::catalogue::{Filter, Freshness, Shown};
 use millpond_cache::site::clean;
 use millpond_cache::zone::{CacheZone, ZonePath};
+use millpond_fleet::Fleets;
+use millpond_fleet::node::Reach;
 use millpond_proxy::cache::purge::{self, Outcome};
 use millpond_proxy::settings::Conf;
 use millpond_proxy::stats::CacheSnapshot;
@@ -50,6 +55,7 @@ use millpond_store::{Checked, Key};
 use millpond_system::clock;
 use millpond_system::log::error::{self, Level};
 
+use super::fleet;
 use super::health;
 use super::holdings::{self, HoldingsReport};
 use super::peers;
@@ -194,9 +200,14 @@ pub fn answer(scene: &Scene, ask: &Ask) -> Answer {
         (["disks"], Verb::Get) => reader.end().map(|()| disks(scene)),
         (["fills"], Verb::Get) => reader.end().map(|()| fills(scene)),
         (["peers"], Verb::Get) => reader.end().map(|()| peers::answer(scene)),
+        (["fleets"], Verb::Get) => reader.end().map(|()| fleet::answer(scene)),
         (["purges"], Verb::Get) => reader.end().map(|()| purges(scene)),
         (
-            [] | ["health" | "why" | "sites" | "zones" | "disks" | "fills" | "peers" | "purges"],
+            []
+            | [
+                "health" | "why" | "sites" | "zones" | "disks" | "fills" | "fleets" | "peers"
+                | "purges",
+            ],
             _,
         ) => Ok(report::problem(405, "the other method is meant")),
         (["zones", name, rest @ ..], verb) => match find(scene, name) {
@@ -231,7 +242,7 @@ fn about_zone(
         (["sites"], Verb::Get) => reader.end().map(|()| held(found)),
         (["entries"], Verb::Get) => list(zone, reader),
         (["entry"], Verb::Get) => show(&zone, reader),
-        (["purge"], Verb::Post) => purge(&zone, &scene.standing, reader),
+        (["purge"], Verb::Post) => purge(found, &scene.standing, reader),
         (["verify"], Verb::Post) => verify(zone, reader),
         (["entries" | "entry" | "purge" | "sites" | "verify"] | [], _) => {
             Ok(report::problem(405, "the other method is meant"))
@@ -624,11 +635,13 @@ fn parse_id(text: &[u8]) -> Option<Key> {
     Some(Key(number.to_be_bytes()))
 }
 
-fn purge(zone: &CacheZone, standing: &Standing, mut reader: Reader) -> Result<Answer, String> {
+fn purge(found: &SceneZone, standing: &Standing, mut reader: Reader) -> Result<Answer, String> {
+    let zone = &*found.zone;
     let kind = reader.text("type");
     let what = reader.text("what");
     let tags = reader.texts("tag");
     let (is_soft, is_dry_run) = (reader.is_on("soft"), reader.is_on("dry_run"));
+    let wait = reader.text("wait");
     reader.end()?;
     let kind = kind.ok_or("\"type\" must be there")?;
     let needs_what = !matches!(kind.as_ref(), b"all" | b"tag");
@@ -647,14 +660,19 @@ fn purge(zone: &CacheZone, standing: &Standing, mut reader: Reader) -> Result<An
             b"cache-tag" => tags.clone(),
             b"purge-soft" => on(is_soft),
             b"purge-dry-run" => on(is_dry_run),
+            b"purge-wait" => wait.clone().into_iter().collect(),
             _ => Vec::new(),
         }
     };
     let order = purge::Order::named(what.unwrap_or_default(), &field);
     let order = order.map_err(|refused| refused.to_string())?;
     let done = purge::carry_out(zone, &order, u64::try_from(clock::now_ms()).unwrap_or(0));
+    let outcome = done.as_ref().ok().copied();
+    let spread = outcome.and_then(|outcome| spread(found, standing, (&order, outcome)));
+    let reach = spread.as_ref();
+    let done = done.map(|outcome| purge::reach::of_all(outcome, reach));
     if let Standing::Running(facts) = standing {
-        let (level, message) = purge::record(zone, &order, &done);
+        let (level, message) = purge::record(zone, (&order, &done), reach);
         error::process(level, format_args!("{message}, {}", facts.by));
     }
     let (number, entries) = match done {
@@ -666,8 +684,12 @@ fn purge(zone: &CacheZone, standing: &Standing, mut reader: Reader) -> Result<An
             return Ok(report::problem(500, format!("{error}{cause}")));
         }
     };
+    let status = match reach {
+        Some(Reach::Local(_)) => 503,
+        _ => 200,
+    };
     Ok(report::json(
-        200,
+        status,
         &PurgeReport {
             zone: zone.name.clone(),
             kind: order.kind().to_string(),
@@ -675,8 +697,30 @@ fn purge(zone: &CacheZone, standing: &Standing, mut reader: Reader) -> Result<An
             mode: order.mode_word().to_string(),
             number,
             entries,
+            fleet: reach.map(|reach| reach.word().to_string()),
+            error: match reach {
+                Some(Reach::Local(why)) => Some(format!("purged on this node only: {why}")),
+                _ => None,
+            },
         },
     ))
+}
+
+/// Nodes on which a purge is in force; none if the zone has no fleet.
+fn spread(
+    found: &SceneZone,
+    standing: &Standing,
+    (order, outcome): (&purge::Order, Outcome),
+) -> Option<Reach> {
+    match standing {
+        Standing::Running(facts) => {
+            let fleets = facts.shared.as_ref()?.guests.of::<Fleets>();
+            purge::reach::spread_and_wait(&fleets, &found.zone, (order, outcome))
+        }
+        Standing::AtRest if found.declared.fleet.is_none() => None,
+        Standing::AtRest if matches!(outcome, Outcome::Counted(_)) => None,
+        Standing::AtRest => Some(Reach::Local("no process serves from the zone".to_owned())),
+    }
 }
 
 fn verify(zone: Arc<CacheZone>, mut reader: Reader) -> Result<Answer, String> {

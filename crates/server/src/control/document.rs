@@ -9,6 +9,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::Value;
 
+use super::fleet::{FleetNodeReport, FleetReport, FleetsReport};
 use super::health::HealthReport;
 use super::holdings::{HeldReport, HoldingsReport};
 use super::peers::{PeerReport, PeersReport};
@@ -100,6 +101,9 @@ fn described() -> Vec<(&'static str, Vec<&'static str>)> {
         ("Sites", members::<SitesReport>()),
         ("Fill", members::<FillReport>()),
         ("Fills", members::<FillsReport>()),
+        ("FleetNode", members::<FleetNodeReport>()),
+        ("Fleet", members::<FleetReport>()),
+        ("Fleets", members::<FleetsReport>()),
         ("PeerState", members::<PeerReport>()),
         ("PeerStates", members::<PeersReport>()),
         ("RecentPurge", members::<RecentPurgeReport>()),

@@ -1,8 +1,10 @@
 //! Health of the process: whether it lives, and whether it wants to be sent requests now.
 //!
 //! Whoever gets an answer knows that the process lives. It is ready unless a zone is being loaded
-//! (hits would be misses), a zone has lost all of its disks, or the process is about to end
-//! (`shutdown_delay`). All reasons are told.
+//! (hits would be misses), a zone has lost all of its disks, a zone has not been up to date with
+//! the log of its fleet since the process began, or the process is about to end (`shutdown_delay`).
+//! All reasons are told. A zone that gets behind later leaves the process ready: where the log is
+//! away, all nodes are behind, and each still answers.
 
 use millpond_store::DiskState;
 use serde::{Deserialize, Serialize};
@@ -58,6 +60,8 @@ fn of_zone(zone: &SceneZone) -> Option<String> {
         "has lost all of its disks"
     } else if store.is_loading() {
         "is being loaded"
+    } else if zone.zone.purges.lag.is_catching_up() {
+        "has not caught up with the log of its fleet"
     } else {
         return None;
     };

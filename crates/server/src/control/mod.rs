@@ -32,6 +32,7 @@ pub mod api;
 mod connection;
 #[cfg(test)]
 mod document;
+pub mod fleet;
 pub(crate) mod foreign;
 pub mod health;
 pub mod holdings;

@@ -546,6 +546,13 @@ pub struct PurgeReport {
     pub number: Option<u64>,
     /// Entries: for a dry run those that it would be about, for a key 0 or 1; else nobody looked.
     pub entries: Option<u64>,
+    /// Nodes of the zone's fleet that obey it: `local` (this one), `acknowledged` (all after
+    /// `max_lag` at the latest), `everywhere`; none where the zone has no fleet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<String>,
+    /// The reason why no other node is known to obey it, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// The reason why something was not done.

@@ -19,6 +19,7 @@ const ROWS: &[&[Row]] = &[
     super::stream::BLOCK,
     super::listen::ROWS,
     cache::zones::ROWS,
+    cache::fleet::ROWS,
     stats::ledger::ROWS,
     stats::status_zone::ROWS,
     stats::site_info::ROWS,

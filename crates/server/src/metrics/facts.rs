@@ -10,6 +10,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use millpond_acme::ordered::Counts;
 use millpond_cache::zone::{CacheZone, ZonePath};
+use millpond_fleet::Fleets;
+use millpond_fleet::follower::Counts as Taken;
+use millpond_fleet::node::{Published, now_ms};
 use millpond_otlp::Exporters;
 use millpond_otlp::tally::Counts as SpanCounts;
 use millpond_proxy::cache::site::UNNAMED;
@@ -66,6 +69,22 @@ pub struct Facts {
     pub(super) shared: Vec<SharedFacts>,
     /// Certificates that are ordered.
     pub(super) orders: Vec<OrderFacts>,
+    /// Fleets that are followed.
+    pub(super) fleets: Vec<FleetFacts>,
+}
+
+/// A fleet.
+#[derive(Debug)]
+pub(super) struct FleetFacts {
+    pub(super) name: String,
+    /// Milliseconds since this node had everything; none for never.
+    pub(super) lag_ms: Option<u64>,
+    /// True if that is more than it may be.
+    pub(super) is_behind: bool,
+    /// Nodes that live.
+    pub(super) live: u64,
+    pub(super) counts: Taken,
+    pub(super) published: Published,
 }
 
 /// A certificate that is ordered.
@@ -161,8 +180,27 @@ impl Facts {
             peers: read_peers(conf),
             shared: read_shared(conf),
             orders: read_orders(conf),
+            fleets: read_fleets(shared),
         }
     }
+}
+
+fn read_fleets(shared: &Shared) -> Vec<FleetFacts> {
+    let nodes = shared.guests.of::<Fleets>().all().into_iter();
+    let facts = nodes.map(|node| {
+        let (conf, view, now_ms) = (node.conf(), node.view(), now_ms());
+        let max_lag_ms = u64::try_from(conf.max_lag.as_millis()).unwrap_or(u64::MAX);
+        let lag_ms = view.lag_ms(now_ms);
+        FleetFacts {
+            name: conf.name().to_owned(),
+            lag_ms,
+            is_behind: lag_ms.is_none_or(|lag_ms| lag_ms > max_lag_ms),
+            live: view.live_count(now_ms, max_lag_ms) as u64,
+            counts: view.counts,
+            published: node.published(),
+        }
+    });
+    facts.collect()
 }
 
 fn read_orders(conf: &Conf) -> Vec<OrderFacts> {

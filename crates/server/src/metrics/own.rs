@@ -15,7 +15,8 @@ use millpond_proxy::trace::Why;
 use millpond_wire::http2::Flood;
 
 use super::facts::{
-    DISK_STATES, Facts, PEER_STATES, PeerFacts, SiteFacts, ZoneFacts, disk_state, lost_lines,
+    DISK_STATES, Facts, FleetFacts, PEER_STATES, PeerFacts, SiteFacts, ZoneFacts, disk_state,
+    lost_lines,
 };
 use super::text::{Number, Samples};
 use super::{Kind, Metric, metric};
@@ -399,6 +400,38 @@ pub(super) const METRICS: &[Metric] = &[
             }
         }))),
 
+    metric("millpond_fleet_lag_seconds", Gauge, &["fleet"], (
+        "The time since this node had all purges that the log of the fleet had acknowledged. There \
+         is no line before it had them once.",
+        |facts, out| for fleet in &facts.fleets {
+            if let Some(lag_ms) = fleet.lag_ms {
+                out.add(&[&fleet.name], lag_ms as f64 / 1000.0);
+            }
+        })),
+    metric("millpond_fleet_behind", Gauge, &["fleet"], (
+        "1 if that is longer than `max_lag`, or was never, so that `on_lag` holds; else 0.",
+        |facts, out| fleets(facts, out, |it| u64::from(it.is_behind)))),
+    metric("millpond_fleet_nodes", Gauge, &["fleet"], (
+        "Nodes of the fleet that were heard of within `max_lag`, this one included.",
+        |facts, out| fleets(facts, out, |it| it.live))),
+    metric("millpond_fleet_taken_purges_total", Counter, &["fleet"], (
+        "Purges that were taken from the log of the fleet.",
+        |facts, out| fleets(facts, out, |it| it.counts.taken))),
+    metric("millpond_fleet_purges_total", Counter, &["fleet", "result"], (
+        "Purges that this node was asked for: `acknowledged` by the log of the fleet, or `local`, \
+         so that no other node is known to have them.",
+        |facts, out| for fleet in &facts.fleets {
+            out.add(&[&fleet.name, "acknowledged"], fleet.published.acknowledged);
+            out.add(&[&fleet.name, "local"], fleet.published.local);
+        })),
+    metric("millpond_fleet_gaps_total", Counter, &["fleet"], (
+        "Number of times that all of a zone was made stale, because it was not known what it had \
+         missed.",
+        |facts, out| fleets(facts, out, |it| it.counts.gaps))),
+    metric("millpond_fleet_unknown_entries_total", Counter, &["fleet"], (
+        "Entries of the log that were not understood, so that everything was purged.",
+        |facts, out| fleets(facts, out, |it| it.counts.unknown))),
+
     metric("millpond_server_zone_requests_total", Counter, &["zone"], (
         "Requests of the servers of a `status_zone`.",
         |facts, out| counts(&facts.servers, out, |it| it.requests))),
@@ -613,6 +646,12 @@ fn codes(zones: &[(String, ZoneCount)], out: &mut Samples<'_>) {
         for (code, count) in &count.responses.codes {
             out.add(&[zone, &code.to_string()], *count);
         }
+    }
+}
+
+fn fleets(facts: &Facts, out: &mut Samples<'_>, of: impl Fn(&FleetFacts) -> u64) {
+    for fleet in &facts.fleets {
+        out.add(&[&fleet.name], of(fleet));
     }
 }
 

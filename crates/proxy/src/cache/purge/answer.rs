@@ -5,6 +5,9 @@
 
 use bytes::Bytes;
 
+use millpond_fleet::node::Reach;
+use millpond_wire::header::Field;
+
 use super::order::Order;
 use crate::failure::Failure;
 use crate::request::Request;
@@ -33,27 +36,52 @@ pub enum Outcome {
     Counted(u64),
 }
 
+/// A purge that is over.
+#[derive(Clone, Copy)]
+pub(super) struct Ended<'a> {
+    pub(super) zone: &'a str,
+    pub(super) order: &'a Order,
+    pub(super) outcome: Outcome,
+    /// Nodes that have it; none where the zone has no fleet.
+    pub(super) reach: Option<&'a Reach>,
+}
+
 /// The answer to a purge.
-pub(super) fn of(
-    req: &Request,
-    zone: &str,
-    (order, outcome): (&Order, Outcome),
-    style: Style,
-) -> Result<Response, Failure> {
+pub(super) fn of(req: &Request, ended: Ended<'_>, style: Style) -> Result<Response, Failure> {
+    let mut response = match ended.reach {
+        Some(Reach::Local(why)) if !wants_json(req) => {
+            let body = Bytes::from(format!("purged on this node only: {why}\n"));
+            Response::text(503, Bytes::from_static(b"text/plain"), body)
+        }
+        _ => of_node(req, ended, style)?,
+    };
+    if let Some(reach) = ended.reach {
+        let name = Bytes::from_static(b"Purge-Fleet");
+        let value = Bytes::from_static(reach.word().as_bytes());
+        response.fields.push(Field::new(name, value));
+    }
+    Ok(response)
+}
+
+fn of_node(req: &Request, ended: Ended<'_>, style: Style) -> Result<Response, Failure> {
     let is_missing = matches!(
-        outcome,
+        ended.outcome,
         Outcome::Purged {
             was_there: Some(false),
             ..
         }
     );
     if wants_json(req) {
-        let status = if is_missing { 404 } else { 200 };
-        let body = Bytes::from(json(zone, order, outcome));
+        let status = match ended.reach {
+            Some(Reach::Local(_)) => 503,
+            _ if is_missing => 404,
+            _ => 200,
+        };
+        let body = Bytes::from(json(ended));
         let content_type = Bytes::from_static(b"application/json");
         return Ok(Response::text(status, content_type, body));
     }
-    match (outcome, style) {
+    match (ended.outcome, style) {
         _ if is_missing => Err(Failure::Status(404)),
         (Outcome::Counted(count), _) => {
             let body = Bytes::from(format!("{count} entries would be purged\n"));
@@ -61,7 +89,7 @@ pub(super) fn of(
         }
         (_, Style::Plus) => Ok(Response::empty(204)),
         (_, Style::Module) => {
-            let body = Bytes::from(page(&order.what()));
+            let body = Bytes::from(page(&ended.order.what()));
             Ok(Response::text(200, Bytes::from_static(b"text/html"), body))
         }
     }
@@ -78,7 +106,13 @@ fn wants_json(req: &Request) -> bool {
     })
 }
 
-fn json(zone: &str, order: &Order, outcome: Outcome) -> String {
+fn json(ended: Ended<'_>) -> String {
+    let Ended {
+        zone,
+        order,
+        outcome,
+        reach,
+    } = ended;
     let (status, number, entries) = match outcome {
         Outcome::Counted(count) => ("counted", None, Some(count)),
         Outcome::Purged { serial, was_there } => match was_there {
@@ -87,16 +121,18 @@ fn json(zone: &str, order: &Order, outcome: Outcome) -> String {
             None => ("purged", Some(serial), None),
         },
     };
+    let fleet = reach.map(|reach| format!(",\"fleet\":\"{}\"", reach.word()));
     let or_null = |number: Option<u64>| number.map_or("null".to_string(), |it| it.to_string());
     format!(
         "{{\"status\":\"{status}\",\"zone\":\"{}\",\"type\":\"{}\",\"mode\":\"{}\",\"what\":\"{}\",\
-         \"number\":{},\"entries\":{}}}\n",
+         \"number\":{},\"entries\":{}{}}}\n",
         escaped(zone.as_bytes()),
         order.kind(),
         order.mode_word(),
         escaped(&order.what()),
         or_null(number),
         or_null(entries),
+        fleet.unwrap_or_default(),
     )
 }
 
@@ -141,13 +177,19 @@ mod tests {
             target: Target::Key(Bytes::from_static(b"/<\"\\\x01\xff")),
             mode: Mode::Soft,
             is_dry_run: false,
+            wait: millpond_fleet::node::Await::Log,
         };
         let outcome = Outcome::Purged {
             serial: 7,
             was_there: Some(true),
         };
         assert_eq!(
-            json("z", &order, outcome),
+            json(Ended {
+                zone: "z",
+                order: &order,
+                outcome,
+                reach: None
+            }),
             "{\"status\":\"purged\",\"zone\":\"z\",\"type\":\"exact\",\"mode\":\"soft\",\
              \"what\":\"/<\\\"\\\\\\u0001\u{fffd}\",\"number\":7,\"entries\":1}\n"
         );

@@ -5,6 +5,7 @@
 //!
 //! - [`form`]: the directive
 //! - `order`: what a request asks for
+//! - [`reach`]: the way to all nodes of a fleet
 //! - `answer`: what it is told
 //! - `sweep`: when purged entries are removed
 //!
@@ -19,6 +20,8 @@
 //! | not understood | 400 | 400 |
 //! | cannot be written down | 500, or 503 while the zone changes hands | the same |
 //!
+//! A purge in a zone with a fleet is answered as one of many, or with 503 if it holds here only.
+//!
 //! With `Accept: application/json` the answer is JSON, with 200 in place of 204. A dry run is
 //! always answered with 200.
 //!
@@ -27,6 +30,7 @@
 mod answer;
 pub mod form;
 mod order;
+pub mod reach;
 pub(crate) mod sweep;
 
 use std::sync::Arc;
@@ -34,6 +38,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millpond_cache::upkeep::Purged;
 use millpond_cache::zone::CacheZone;
+use millpond_fleet::Fleets;
+use millpond_fleet::node::Reach;
 use millpond_store::JournalError;
 use millpond_system::log::error::Level;
 
@@ -169,10 +175,27 @@ async fn purge(
     let (job_zone, job_order) = (Arc::clone(&zone), Arc::clone(&order));
     let job = move || carry_out(&job_zone, &job_order, now_ms);
     let done = tokio::task::spawn_blocking(job).await;
-    let done: Done = done.map_err(|_| Failure::Internal("a cache purge panicked".to_string()))?;
-    log(req, &zone, &order, &done);
-    match done {
-        Ok(outcome) => answer::of(req, &zone.name, (&order, outcome), allowed.style),
+    let here: Done = done.map_err(|_| Failure::Internal("a cache purge panicked".to_string()))?;
+    let spread = match &here {
+        Ok(outcome) => {
+            let fleets = req.worker().shared.guests.of::<Fleets>();
+            reach::spread(&fleets, &zone, (&order, *outcome)).await
+        }
+        Err(_) => None,
+    };
+    let reach = spread.as_ref();
+    let everywhere = here.map(|outcome| reach::of_all(outcome, reach));
+    log(req, &zone, (&order, &everywhere), reach);
+    match everywhere {
+        Ok(outcome) => {
+            let ended = answer::Ended {
+                zone: &zone.name,
+                order: &order,
+                outcome,
+                reach,
+            };
+            answer::of(req, ended, allowed.style)
+        }
         Err(JournalError::Closed) => Err(Failure::Status(503)),
         Err(_) => Err(Failure::Status(500)),
     }
@@ -199,13 +222,17 @@ pub fn carry_out(zone: &CacheZone, order: &Order, now_ms: u64) -> Done {
 }
 
 /// INVARIANT 1.
-fn log(req: &Request, zone: &CacheZone, order: &Order, done: &Done) {
-    let (level, message) = record(zone, order, done);
+fn log(req: &Request, zone: &CacheZone, (order, done): (&Order, &Done), reach: Option<&Reach>) {
+    let (level, message) = record(zone, (order, done), reach);
     request_error::write(req, level, format_args!("{message}"));
 }
 
 /// The line for the record.
-pub fn record(zone: &CacheZone, order: &Order, done: &Done) -> (Level, String) {
+pub fn record(
+    zone: &CacheZone,
+    (order, done): (&Order, &Done),
+    reach: Option<&Reach>,
+) -> (Level, String) {
     let what = order.what();
     let what = String::from_utf8_lossy(what.get(..LOGGED_LEN_MAX).unwrap_or(&what)).into_owned();
     let (mode, kind, zone) = (order.mode_word(), order.kind(), &zone.name);
@@ -222,7 +249,13 @@ pub fn record(zone: &CacheZone, order: &Order, done: &Done) -> (Level, String) {
                 None => "entries counted when swept",
             };
             let message = format!("{purge}: number {serial}, {count}");
-            (Level::Notice, message)
+            match reach {
+                None => (Level::Notice, message),
+                Some(Reach::Local(why)) => {
+                    (Level::Warn, format!("{message}, on this node only: {why}"))
+                }
+                Some(reach) => (Level::Notice, format!("{message}, {}", reach.word())),
+            }
         }
         Err(error) => {
             let cause = std::error::Error::source(error);

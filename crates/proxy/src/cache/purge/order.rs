@@ -8,6 +8,7 @@
 //! | `Purge-Soft: 1`, `Fastly-Soft-Purge: 1` | a soft purge |
 //! | `Purge-Dry-Run: 1` | nothing is purged, but counted |
 //! | `Purge-Host`, `Purge-Site` | the host or site; else those of the request |
+//! | `Purge-Wait: fleet` | it is answered when it holds on all nodes of the fleet |
 //!
 //! 1. What is not understood, or contradicts itself, is refused; nothing is purged then.
 //! 2. What reaches beyond the request's own key, host and site is refused, unless the configuration
@@ -17,7 +18,10 @@ use bytes::Bytes;
 use millpond_cache::purge::{Mode, Target};
 use millpond_cache::tag;
 
+use millpond_fleet::node::Await;
+
 use super::form::{Scope, Wider};
+use super::reach;
 
 /// Tags of one purge (as at the large CDNs).
 const TAGS_MAX: usize = 256;
@@ -65,6 +69,7 @@ pub struct Order {
     pub(super) target: Target,
     pub(super) mode: Mode,
     pub(super) is_dry_run: bool,
+    pub(super) wait: Await,
 }
 
 /// The values of a field.
@@ -93,6 +98,7 @@ impl Order {
             (true, _) => soft_tags,
             (false, _) => hard_tags,
         };
+        let wait = reach::wait(field(b"purge-wait").first().map(Bytes::as_ref))?;
         let may_reach = (own.host.clone(), own.site.clone(), own.wider.clone());
         let scope = own.scope;
         let target = target(own, field, tags)?;
@@ -105,6 +111,7 @@ impl Order {
             target,
             mode,
             is_dry_run: is_set(b"purge-dry-run"),
+            wait,
         })
     }
 
@@ -349,7 +356,8 @@ mod tests {
 
     #[test]
     fn what_contradicts_itself_is_refused() {
-        let table: [&[(&str, &'static str)]; 5] = [
+        let table: [&[(&str, &'static str)]; 6] = [
+            &[("purge-wait", "all")],
             &[("purge-type", "tag")],
             &[("purge-type", "everything")],
             &[("purge-type", "host"), ("xkey", "t")],

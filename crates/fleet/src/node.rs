@@ -1,0 +1,457 @@
+//! A node of a fleet: the threads that follow its log, and the way of purges into it.
+//!
+//! ```text
+//! purge ──publish──► "fleet-log": connection, entries on their way ──► NATS
+//!                         │ records
+//!                         ▼
+//!                    "fleet": follower ──► zones (waits for their disks)
+//! ```
+//!
+//! There are two threads, because a zone that takes purges waits for its disk, while purges of this
+//! node and the connection must not.
+//!
+//! 1. A purge counts as acknowledged when the log has said so, and as local in every other case:
+//!    without a server, without an answer in time, at the end of the process.
+//! 2. The log that fails is opened again after a second, as often as it takes.
+//! 3. Whoever stops a node waits until it does not touch its zones any more, unless their disk does
+//!    not answer.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use millpond_cache::lag::OnLag;
+use millpond_cache::purge::{Mode, Target};
+use millpond_cache::zone::CacheZone;
+use millpond_store::{Clock, SystemClock};
+use millpond_system::chance;
+use millpond_system::clock;
+use millpond_system::log::error::{self, Level};
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::entry::{Entry, Purge, Run};
+use crate::follower::Follower;
+use crate::gap::Gap;
+use crate::log::{FleetLog, LogError};
+use crate::nats::{NatsConf, NatsLog};
+use crate::session::{Scene, follow};
+use crate::view::{Heard, View};
+
+/// Time between two tries to open the log, and two looks at the lag.
+const TRY_EVERY: Duration = Duration::from_secs(1);
+/// Time in which the log must have acknowledged a purge (a little more than its servers have for an
+/// answer).
+const ACKNOWLEDGE_WITHIN: Duration = Duration::from_secs(3);
+/// Time that is waited longer than `max_lag` for nodes that are not heard of: times of beats are
+/// whole milliseconds.
+const MARGIN: Duration = Duration::from_millis(10);
+/// Purges that may be on their way to the log at once (arbitrary; each is a request that waits).
+const PUBLISHING_MAX: usize = 1024;
+/// Time for which the end of a node waits for a disk (arbitrary; as long as for slow logs).
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A fleet, as it is configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetConf {
+    /// The log, with the names of the fleet and of this node.
+    pub log: NatsConf,
+    /// The most that a node may be behind.
+    pub max_lag: Duration,
+    /// Use of stored answers while it is.
+    pub on_lag: OnLag,
+}
+
+impl FleetConf {
+    /// Name of the fleet.
+    pub fn name(&self) -> &str {
+        &self.log.fleet
+    }
+}
+
+/// Nodes on which a purge is in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// This one; the reason why no other is known to be.
+    Local(String),
+    /// This one now, and all after `max_lag` at the latest: the log has acknowledged it.
+    Acknowledged {
+        /// Sequence of the purge in the log.
+        sequence: u64,
+    },
+    /// All.
+    Everywhere {
+        /// Sequence of the purge in the log.
+        sequence: u64,
+    },
+}
+
+impl Reach {
+    /// The reach in a word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Reach::Local(_) => "local",
+            Reach::Acknowledged { .. } => "acknowledged",
+            Reach::Everywhere { .. } => "everywhere",
+        }
+    }
+}
+
+/// The moment that who purges waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Await {
+    /// The log has acknowledged the purge.
+    Log,
+    /// The purge is in force on all nodes.
+    Fleet,
+}
+
+/// Counts of this node's own purges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Published {
+    /// Purges that the log has acknowledged.
+    pub acknowledged: u64,
+    /// Purges that are in force here only.
+    pub local: u64,
+}
+
+/// State that both threads and those who purge share.
+struct Core {
+    conf: FleetConf,
+    zones: Vec<Arc<CacheZone>>,
+    run: Run,
+    log: Mutex<Option<NatsLog>>,
+    view: Mutex<View>,
+    /// Changes of the view.
+    changes: watch::Sender<()>,
+    publishing: Arc<Semaphore>,
+    purges: AtomicU64,
+    acknowledged: AtomicU64,
+    local: AtomicU64,
+}
+
+/// A node that follows.
+pub struct Node {
+    core: Arc<Core>,
+    runtime: Handle,
+    end: Mutex<Option<oneshot::Sender<()>>>,
+    ended: Mutex<Receiver<()>>,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node")
+            .field("fleet", &self.core.conf.name())
+            .finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Time by the clock that zones are confirmed by.
+pub fn now_ms() -> u64 {
+    SystemClock.since_boot()
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Node {
+    /// Starts the threads of a node for some zones, which are part of the fleet from here on.
+    pub fn start(conf: FleetConf, zones: Vec<Arc<CacheZone>>) -> std::io::Result<Node> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let mut run = Run::default();
+        let words = [chance::word(), chance::word()].map(u64::to_le_bytes);
+        run.copy_from_slice(words.as_flattened());
+        let core = Arc::new(Core {
+            conf,
+            zones,
+            run,
+            log: Mutex::default(),
+            view: Mutex::default(),
+            changes: watch::Sender::default(),
+            publishing: Arc::new(Semaphore::new(PUBLISHING_MAX)),
+            purges: AtomicU64::new(0),
+            acknowledged: AtomicU64::new(0),
+            local: AtomicU64::new(0),
+        });
+        let handle = runtime.handle().clone();
+        let (end, over) = oneshot::channel();
+        let (following, followed) = oneshot::channel::<()>();
+        std::thread::Builder::new()
+            .name("fleet-log".to_owned())
+            .spawn(move || {
+                // The other side is dropped when the follower has ended.
+                let _ = runtime.block_on(followed);
+                runtime.shutdown_background();
+            })?;
+        let (done, ended) = sync_channel(1);
+        let (own, tending) = (handle.clone(), Arc::clone(&core));
+        std::thread::Builder::new()
+            .name("fleet".to_owned())
+            .spawn(move || {
+                own.block_on(async {
+                    tokio::select! {
+                        () = tend(&tending) => {}
+                        () = watch_lag(&tending) => {}
+                        _ = over => {}
+                    }
+                });
+                let _ = done.send(());
+                drop(following);
+            })?;
+        Ok(Node {
+            core,
+            runtime: handle,
+            end: Mutex::new(Some(end)),
+            ended: Mutex::new(ended),
+        })
+    }
+
+    /// Ends the threads.
+    pub fn stop(&self) {
+        // Dropped, it ends them.
+        drop(lock(&self.end).take());
+        // INVARIANT 3.
+        let ended = lock(&self.ended);
+        let _ = ended.recv_timeout(STOP_PATIENCE);
+    }
+
+    /// The fleet as it was configured.
+    pub fn conf(&self) -> &FleetConf {
+        &self.core.conf
+    }
+
+    /// Zones that follow.
+    pub fn zones(&self) -> &[Arc<CacheZone>] {
+        &self.core.zones
+    }
+
+    /// Knowledge of the fleet.
+    pub fn view(&self) -> View {
+        lock(&self.core.view).clone()
+    }
+
+    /// Counts of this node's own purges.
+    pub fn published(&self) -> Published {
+        Published {
+            acknowledged: self.core.acknowledged.load(Ordering::Relaxed),
+            local: self.core.local.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Hands a purge over to the log, which is in force in a zone of this node already.
+    pub async fn publish(&self, zone: &str, (target, mode): (Target, Mode), wait: Await) -> Reach {
+        self.begin(zone, (target, mode), wait)
+            .await
+            .unwrap_or_else(|_| ending())
+    }
+
+    /// Hands a purge over as [`Node::publish`] does, on a thread that may wait.
+    pub fn publish_and_wait(
+        &self,
+        zone: &str,
+        (target, mode): (Target, Mode),
+        wait: Await,
+    ) -> Reach {
+        let (tell, told) = sync_channel(1);
+        let publishing = self.begin(zone, (target, mode), wait);
+        self.runtime.spawn(async move {
+            let _ = tell.send(publishing.await.unwrap_or_else(|_| ending()));
+        });
+        told.recv().unwrap_or_else(|_| ending())
+    }
+
+    fn begin(&self, zone: &str, (target, mode): (Target, Mode), wait: Await) -> JoinHandle<Reach> {
+        let core = Arc::clone(&self.core);
+        let entry = Entry::Purge(Purge {
+            run: core.run,
+            count: core.purges.fetch_add(1, Ordering::Relaxed),
+            zone: Bytes::copy_from_slice(zone.as_bytes()),
+            mode,
+            target,
+        });
+        self.runtime.spawn(async move {
+            let reach = core.publish(&entry, wait).await;
+            let tally = match &reach {
+                Reach::Local(_) => &core.local,
+                _ => &core.acknowledged,
+            };
+            tally.fetch_add(1, Ordering::Relaxed);
+            reach
+        })
+    }
+}
+
+/// INVARIANT 1.
+fn ending() -> Reach {
+    Reach::Local("the process is leaving the fleet".to_owned())
+}
+
+impl Core {
+    async fn publish(&self, entry: &Entry, wait: Await) -> Reach {
+        let Ok(_place) = self.publishing.try_acquire() else {
+            return Reach::Local("too many purges are on their way".to_owned());
+        };
+        let log = lock(&self.log).clone();
+        let Some(log) = log else {
+            return Reach::Local("no server is connected".to_owned());
+        };
+        let appended = clock::within(ACKNOWLEDGE_WITHIN, log.append(entry)).await;
+        let sequence = match appended {
+            Some(Ok(sequence)) => sequence,
+            Some(Err(error)) => return Reach::Local(error.to_string()),
+            None => return Reach::Local("the log does not answer".to_owned()),
+        };
+        match wait {
+            Await::Log => Reach::Acknowledged { sequence },
+            Await::Fleet => {
+                // After `max_lag` it is everywhere, whoever was heard of.
+                let most = self.conf.max_lag + MARGIN;
+                let _ = clock::within(most, self.everywhere(sequence)).await;
+                Reach::Everywhere { sequence }
+            }
+        }
+    }
+
+    async fn everywhere(&self, sequence: u64) {
+        let mut changes = self.changes.subscribe();
+        let max_lag_ms = millis(self.conf.max_lag);
+        loop {
+            let is_so = lock(&self.view).is_everywhere(sequence, now_ms(), max_lag_ms);
+            if is_so || changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn tell_gap(&self, zone: &[u8], gap: Gap) {
+        // A zone that has never followed has missed nothing that anybody knows of.
+        let level = if gap == Gap::First {
+            Level::Notice
+        } else {
+            Level::Warn
+        };
+        let (fleet, zone) = (self.conf.name(), String::from_utf8_lossy(zone));
+        let why = gap.as_str();
+        error::process(
+            level,
+            format_args!("fleet \"{fleet}\": all of cache \"{zone}\" counts as stale once: {why}"),
+        );
+    }
+
+    fn tell_trouble(&self, failure: &LogError) {
+        let text = failure.to_string();
+        let mut view = lock(&self.view);
+        let is_known = view.trouble.as_ref() == Some(&text);
+        view.trouble = Some(text.clone());
+        drop(view);
+        if !is_known {
+            let fleet = self.conf.name();
+            error::process(Level::Warn, format_args!("fleet \"{fleet}\": {text}"));
+        }
+    }
+}
+
+/// The clock of a session, and the listener that it tells.
+struct Listener<'a>(&'a Core);
+
+impl Scene<Arc<CacheZone>> for Listener<'_> {
+    fn now_ms(&self) -> u64 {
+        now_ms()
+    }
+
+    fn tell(&self, follower: &mut Follower<Arc<CacheZone>>) {
+        let core = self.0;
+        for (zone, gap) in follower.take_gaps() {
+            core.tell_gap(&zone, gap);
+        }
+        // INVARIANT 2 of `view.rs`.
+        let at_ms = now_ms();
+        let at = |(name, member)| (name, Heard { member, at_ms });
+        let heard = follower.take_heard().into_iter().map(at);
+        let counts = follower.counts();
+        let mut view = lock(&core.view);
+        let is_first_rival = view.counts.rivals == 0 && counts.rivals > 0;
+        view.taken = follower.settled();
+        view.confirmed_ms = follower.confirmed_ms();
+        view.members.extend(heard);
+        view.counts = counts;
+        let is_open_again = view.trouble.take().is_some();
+        drop(view);
+        core.changes.send_replace(());
+        let (fleet, node) = (core.conf.name(), &core.conf.log.node);
+        if is_open_again {
+            let message = format_args!("fleet \"{fleet}\": the log is followed");
+            error::process(Level::Notice, message);
+        }
+        if is_first_rival {
+            let message = format_args!(
+                "fleet \"{fleet}\": another process is the node \"{node}\", too: give each a name \
+                 of its own with \"node\""
+            );
+            error::process(Level::Warn, message);
+        }
+    }
+}
+
+/// Follows the log. INVARIANT 2.
+async fn tend(core: &Core) {
+    let mut follower = Follower::new(&core.conf.log.node, core.run, core.zones.clone());
+    loop {
+        let known = lock(&core.log).clone();
+        let connected = match known {
+            Some(log) => Ok(log),
+            // Once it is there, it comes back by itself.
+            None => NatsLog::connect(core.conf.log.clone()).await,
+        };
+        let failure = match connected {
+            Ok(log) => {
+                *lock(&core.log) = Some(log.clone());
+                let Err(failure) = follow(&log, &mut follower, &Listener(core)).await;
+                failure
+            }
+            Err(failure) => failure,
+        };
+        core.tell_trouble(&failure);
+        clock::pause(TRY_EVERY).await;
+    }
+}
+
+/// Lines for zones that get behind, and for those that are back.
+async fn watch_lag(core: &Core) {
+    let mut was_behind = false;
+    loop {
+        clock::pause(TRY_EVERY).await;
+        let now_ms = now_ms();
+        let is_behind = core.zones.iter().any(|zone| {
+            let confirmed_ms = zone.purges.lag.confirmed_ms();
+            confirmed_ms > 0 && now_ms.saturating_sub(confirmed_ms) > millis(core.conf.max_lag)
+        });
+        let (fleet, seconds) = (core.conf.name(), core.conf.max_lag.as_secs_f64());
+        match (was_behind, is_behind) {
+            (false, true) => error::process(
+                Level::Warn,
+                format_args!(
+                    "fleet \"{fleet}\": behind, nothing was heard of its log for {seconds} s; \
+                     \"on_lag\" says what becomes of requests"
+                ),
+            ),
+            (true, false) => error::process(
+                Level::Notice,
+                format_args!("fleet \"{fleet}\": not behind any more"),
+            ),
+            _ => {}
+        }
+        was_behind = is_behind;
+    }
+}

@@ -1,0 +1,95 @@
+//! `millpond fleet status`: how far behind the logs of its fleets a process is, and the nodes that
+//! it has heard of.
+//!
+//! The exit status is 1 while it is behind one of them, or part of none.
+
+use anyhow::Result;
+use millpond_server::control::api::Verb;
+use millpond_server::control::fleet::{FleetNodeReport, FleetReport, FleetsReport};
+
+use super::Outcome;
+use super::access::{Refusal, Site};
+use super::figures::{count, plain};
+use super::options::{Format, Options};
+use super::output::Output;
+
+/// Prints the fleets of a process.
+pub(super) fn run(options: &Options, site: &Site) -> Result<Outcome> {
+    let report: FleetsReport = site
+        .whole(Verb::Get, &["fleets"], options.parameters.clone())
+        .map_err(Refusal::into_error)?;
+    let mut output = Output::stdout();
+    match options.format {
+        Format::Json => output.line(&serde_json::to_string(&report)?)?,
+        Format::Text | Format::Csv => {
+            for line in report.fleets.iter().flat_map(lines) {
+                output.line(&line)?;
+            }
+        }
+    }
+    output.end()?;
+    let is_well = !report.fleets.is_empty() && report.fleets.iter().all(|it| !it.is_behind);
+    Ok(if is_well {
+        Outcome::Done
+    } else {
+        Outcome::Nothing
+    })
+}
+
+fn lines(fleet: &FleetReport) -> Vec<String> {
+    let zones: Vec<String> = fleet.zones.iter().map(|zone| plain(zone)).collect();
+    let lag = match fleet.lag_ms {
+        None => "has not caught up yet".to_owned(),
+        Some(lag_ms) => format!("{} ago", seconds(lag_ms)),
+    };
+    let state = match (fleet.is_behind, fleet.on_lag.as_str()) {
+        (false, _) => "",
+        (true, "serve") => ", behind: fresh answers are served all the same",
+        (true, "miss") => ", behind: every answer is fetched anew",
+        (true, _) => ", behind: every answer is revalidated",
+    };
+    let mut lines = vec![
+        format!(
+            "fleet {}, node {}, zones {}",
+            plain(&fleet.name),
+            plain(&fleet.node),
+            zones.join(", ")
+        ),
+        format!(
+            "  up to date {lag} (at most {}){state}",
+            seconds(fleet.max_lag_ms)
+        ),
+        format!(
+            "  taken: {}, up to number {}; {}",
+            count(fleet.purges, "purge", "purges"),
+            fleet.taken,
+            count(fleet.gaps, "gap", "gaps"),
+        ),
+        format!(
+            "  asked here: {} acknowledged, {} in force here only",
+            fleet.acknowledged, fleet.local
+        ),
+    ];
+    lines.extend(
+        fleet
+            .trouble
+            .iter()
+            .map(|it| format!("  the log is not followed: {it}")),
+    );
+    lines.extend(fleet.nodes.iter().map(node));
+    lines
+}
+
+fn node(node: &FleetNodeReport) -> String {
+    let silent = if node.is_live { "" } else { ", silent" };
+    format!(
+        "  {:<24} up to number {}, heard of {} ago{silent}",
+        plain(&node.name),
+        node.taken,
+        seconds(node.heard_ms_ago)
+    )
+}
+
+fn seconds(ms: u64) -> String {
+    format!("{:.1} s", ms as f64 / 1000.0)
+}

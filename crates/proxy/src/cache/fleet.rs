@@ -1,0 +1,269 @@
+//! `fleet`, and inside of it `nats`, `node` and the others: servers whose purges hold on all of
+//! them.
+//!
+//! | line | default |
+//! |---|---|
+//! | `nats` | none |
+//! | `nats_creds`, `nats_ssl_trusted_certificate`, `nats_domain` | none |
+//! | `node` | the machine's name |
+//! | `max_lag` | 5s |
+//! | `on_lag` | revalidate |
+//! | `retain` | 30d |
+//! | `replicas` | 3 |
+//!
+//! Reading starts nothing: the threads of a fleet begin when its zones are open. How purges reach
+//! all nodes is the matter of `millpond_fleet`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond_cache::lag::OnLag;
+use millpond_cache::zone::CacheZone;
+use millpond_conf::value::{Words, parse_duration};
+use millpond_conf::{Contexts, Statement};
+use millpond_fleet::fleets::Plan;
+use millpond_fleet::nats::{NatsConf, check_url};
+use millpond_fleet::node::FleetConf;
+use millpond_system::log::error::os_error;
+
+use crate::scope::block::{Draft, Pass, Row};
+use crate::scope::build::Builder;
+use crate::settings::Conf;
+use crate::settings::declared::Declared;
+use crate::tls::files::Files;
+
+/// The rows of this file.
+pub const ROWS: &[Row] = &[Row {
+    name: "fleet",
+    contexts: Contexts::HTTP,
+    syntax: "name { nats url ...; nats_creds file; nats_ssl_trusted_certificate file; nats_domain \
+             name; node name; max_lag time; on_lag revalidate | miss | serve; retain time; \
+             replicas number; }",
+    is_block: true,
+    pass: Pass::First,
+    doc: "Servers whose purges hold on all of them: each zone with `fleet=name` \
+          (`proxy_cache_path`) obeys what any node purges in its zone of the same name. Purges go \
+          through a log in NATS JetStream, whose servers `nats` names (`nats://host:port`, \
+          `tls://host:port`); `nats_creds` is a file with the credentials, \
+          `nats_ssl_trusted_certificate` one with the authorities of the servers' certificates (of \
+          the system without it), `nats_domain` the domain of JetStream. `node` is the name of \
+          this server in the fleet, which no other has (the machine's name). A node that was not \
+          up to date with the log for longer than `max_lag` (5s) does with its stored answers what \
+          `on_lag` says: it asks the origin whether they still hold (`revalidate`), asks for all \
+          anew (`miss`), or serves them (`serve`); `proxy_cache_on_lag` says otherwise for a \
+          location. So a purge that the log has acknowledged holds everywhere after `max_lag` at \
+          the latest, also on nodes that were cut off, unless they `serve`. `max_lag` must be the \
+          same on all nodes. `retain` (30d) is how long the log keeps purges, and `replicas` \
+          (3) on how many servers of NATS it is; they count when it is made. docs/fleet.md has \
+          more.",
+    apply: fleet,
+}];
+
+/// The shortest `max_lag`: a node hears that it is up to date once a second.
+const MAX_LAG_MIN: Duration = Duration::from_secs(2);
+/// The longest one (arbitrary; purges that hold after an hour are none).
+const MAX_LAG_MAX: Duration = Duration::from_secs(3600);
+/// The shortest `retain`: positions are noted each ten minutes.
+const RETAIN_MIN: Duration = Duration::from_secs(3600);
+/// Bytes of names of fleets and nodes, at most: they stand in the names of streams and subjects.
+const NAME_LEN_MAX: usize = 64;
+/// Replicas that JetStream has, at most.
+const REPLICAS_MAX: usize = 5;
+
+/// The lines of a block.
+#[derive(Default)]
+struct Lines {
+    servers: Option<Vec<String>>,
+    credentials: Option<String>,
+    trusted: Option<String>,
+    domain: Option<String>,
+    node: Option<String>,
+    max_lag: Option<Duration>,
+    on_lag: Option<OnLag>,
+    retain: Option<Duration>,
+    replicas: Option<usize>,
+}
+
+fn fleet(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
+    if !builder.has_arguments(statement, 1..=1) {
+        return;
+    }
+    let name = statement.args.first().map_or("", |word| &word.text);
+    if !is_name(name) {
+        let message = format!(
+            "invalid name \"{name}\" of a fleet, it must have letters, digits, \"-\" and \"_\", at \
+             most {NAME_LEN_MAX}"
+        );
+        return builder.error(statement.span, message);
+    }
+    let mut fleets = builder.of::<Declared>().fleets.iter();
+    if fleets.any(|other| other.name() == name) {
+        return builder.error(statement.span, format!("duplicate fleet \"{name}\""));
+    }
+    let mut lines = Lines::default();
+    let mut is_right = true;
+    for line in statement.body.as_deref().unwrap_or_default() {
+        if let Err(message) = lines.obey(line) {
+            is_right = false;
+            builder.error(line.span, message);
+        }
+    }
+    if lines.servers.is_none() && is_right {
+        return builder.error(
+            statement.span,
+            format!("fleet \"{name}\" requires \"nats\""),
+        );
+    }
+    match lines.settle(builder, name) {
+        // What is wrong was told; zones that name the fleet are right.
+        Ok(conf) => builder.of::<Declared>().fleets.push(conf),
+        Err(why) => builder.error(statement.span, format!("fleet \"{name}\": {why}")),
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    (1..=NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(is_letter)
+}
+
+impl Lines {
+    fn obey(&mut self, line: &Statement) -> Result<(), String> {
+        let name = line.name.text.as_str();
+        if line.body.is_some() {
+            return Err(format!("directive \"{name}\" is not terminated by \";\""));
+        }
+        let args: Vec<&str> = line.args.iter().map(|word| word.text.as_str()).collect();
+        let of_one = || match args.as_slice() {
+            [word] => Ok(*word),
+            _ => Err(format!(
+                "invalid number of arguments in \"{name}\" directive of \"fleet\""
+            )),
+        };
+        let text = || of_one().map(|word| Some(word.to_owned()));
+        let done = match name {
+            "nats" if !args.is_empty() => set(&mut self.servers, urls(&args)?),
+            "nats_creds" => set(&mut self.credentials, text()?),
+            "nats_ssl_trusted_certificate" => set(&mut self.trusted, text()?),
+            "nats_domain" => set(&mut self.domain, text()?.filter(|it| is_name(it))),
+            "node" => set(&mut self.node, text()?.filter(|it| is_node(it))),
+            "max_lag" => {
+                let within = MAX_LAG_MIN..=MAX_LAG_MAX;
+                set(&mut self.max_lag, time(of_one()?, within)?)
+            }
+            "on_lag" => set(&mut self.on_lag, OnLag::parse(of_one()?)),
+            "retain" => {
+                let within = RETAIN_MIN..=Duration::MAX;
+                set(&mut self.retain, time(of_one()?, within)?)
+            }
+            "replicas" => {
+                let is_possible = |count: &usize| (1..=REPLICAS_MAX).contains(count);
+                set(
+                    &mut self.replicas,
+                    of_one()?.parse().ok().filter(is_possible),
+                )
+            }
+            "nats" => of_one().map(|_| Ok(()))?,
+            _ => return Err(format!("unknown directive \"{name}\" in \"fleet\"")),
+        };
+        done.map_err(|why| format!("\"{name}\" directive of \"fleet\" {why}"))
+    }
+
+    fn settle(self, builder: &mut Builder, name: &str) -> Result<FleetConf, String> {
+        let credentials = self
+            .credentials
+            .map(|file| read(builder, &file))
+            .transpose()?;
+        let trusted = self.trusted.map(|file| read(builder, &file)).transpose()?;
+        let node = match self.node {
+            Some(node) => node,
+            None => machine_name(),
+        };
+        Ok(FleetConf {
+            log: NatsConf {
+                fleet: name.to_owned(),
+                servers: self.servers.unwrap_or_default(),
+                credentials: credentials.map(|(_, text)| text),
+                trusted_certificate: trusted.map(|(path, _)| path),
+                domain: self.domain,
+                node,
+                replicas: self.replicas.unwrap_or(3),
+                retain: self.retain.unwrap_or(Duration::from_secs(30 * 24 * 3600)),
+            },
+            max_lag: self.max_lag.unwrap_or(Duration::from_secs(5)),
+            on_lag: self.on_lag.unwrap_or_default(),
+        })
+    }
+}
+
+/// Keeps a value that was not there.
+fn set<T>(place: &mut Option<T>, value: Option<T>) -> Result<(), &'static str> {
+    if place.is_some() {
+        return Err("is duplicate");
+    }
+    *place = Some(value.ok_or("has an invalid value")?);
+    Ok(())
+}
+
+fn urls(words: &[&str]) -> Result<Option<Vec<String>>, String> {
+    for word in words {
+        check_url(word).map_err(|why| format!("invalid URL \"{word}\" in \"nats\": {why}"))?;
+    }
+    Ok(Some(words.iter().map(ToString::to_string).collect()))
+}
+
+fn time(
+    word: &str,
+    within: std::ops::RangeInclusive<Duration>,
+) -> Result<Option<Duration>, String> {
+    let Some(time) = parse_duration(word) else {
+        return Ok(None);
+    };
+    match (within.start(), within.end()) {
+        (least, _) if time < *least => {
+            let seconds = least.as_secs();
+            Err(format!("\"{word}\" is too short, at least {seconds}s"))
+        }
+        (_, most) if time > *most => {
+            let seconds = most.as_secs();
+            Err(format!("\"{word}\" is too long, at most {seconds}s"))
+        }
+        _ => Ok(Some(time)),
+    }
+}
+
+fn is_node(name: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_graphic();
+    (1..=NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(is_letter)
+}
+
+/// The machine's name, as long as a node's may be.
+fn machine_name() -> String {
+    let names = rustix::system::uname();
+    let name = names.nodename().to_string_lossy().to_ascii_lowercase();
+    name.chars().take(NAME_LEN_MAX).collect()
+}
+
+/// The path and the text of a file.
+fn read(builder: &mut Builder, name: &str) -> Result<(std::path::PathBuf, String), String> {
+    let (files, cx) = Files::of(builder);
+    let path = cx.conf_dir.join(name);
+    let bytes = files.read(&path).map_err(|error| {
+        let why = os_error(&error);
+        format!("open() \"{}\" failed ({why})", path.display())
+    })?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok((path, text))
+}
+
+/// The fleets of a configuration whose zones are open, with these zones.
+pub fn plan(conf: &Conf) -> Plan {
+    let zones_of = |name: &str| -> Vec<Arc<CacheZone>> {
+        let declared = conf.declared.zones.iter();
+        let members = declared.filter(|zone| zone.fleet.as_deref() == Some(name));
+        let open = members.filter_map(|zone| conf.zones.get(zone.name.as_bytes()));
+        open.cloned().collect()
+    };
+    let fleets = conf.declared.fleets.iter();
+    let planned = fleets.map(|fleet| (fleet.clone(), zones_of(fleet.name())));
+    planned.collect()
+}

@@ -1,0 +1,122 @@
+//! `GET /fleets`: the fleets of a process, how far behind their logs it is, and the nodes that it
+//! has heard of.
+//!
+//! URLs of servers are left out: they may have passwords in them.
+
+use std::time::Duration;
+
+use millpond_conf::value::Words;
+use millpond_fleet::Fleets;
+use millpond_fleet::node::{Node, now_ms};
+use serde::{Deserialize, Serialize};
+
+use super::api::{Answer, Scene, Standing};
+use super::report;
+
+/// The fleets of a process.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct FleetsReport {
+    /// Fleets whose logs are followed.
+    pub fleets: Vec<FleetReport>,
+}
+
+/// A fleet, as one of its nodes knows it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct FleetReport {
+    /// Name of the fleet.
+    pub name: String,
+    /// Name of this node.
+    pub node: String,
+    /// Zones that are part of it.
+    pub zones: Vec<String>,
+    /// Milliseconds since this node had all that was acknowledged; null for never.
+    pub lag_ms: Option<u64>,
+    /// The most that this may be.
+    pub max_lag_ms: u64,
+    /// Use of stored answers when it is more: `revalidate`, `miss`, `serve`.
+    pub on_lag: String,
+    /// True if it is more now.
+    pub is_behind: bool,
+    /// The reason why the log is not followed, for people; null if it is.
+    pub trouble: Option<String>,
+    /// Sequence in the log that all zones have taken.
+    pub taken: u64,
+    /// Purges that were taken from the log.
+    pub purges: u64,
+    /// Number of times that all of a zone was made stale, because it was not known what it missed.
+    pub gaps: u64,
+    /// Entries of the log that were not understood, so that everything was purged.
+    pub unknown: u64,
+    /// Purges of this node that the log has acknowledged.
+    pub acknowledged: u64,
+    /// Purges of this node that nobody else is known to have.
+    pub local: u64,
+    /// Nodes, by their last signs of life.
+    pub nodes: Vec<FleetNodeReport>,
+}
+
+/// A node of a fleet.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct FleetNodeReport {
+    /// Name of the node.
+    pub name: String,
+    /// Sequence in the log that all of its zones have taken.
+    pub taken: u64,
+    /// Milliseconds since it was heard of.
+    pub heard_ms_ago: u64,
+    /// True if that is no longer ago than `max_lag`.
+    pub is_live: bool,
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl FleetReport {
+    /// The report of a node on its fleet.
+    fn of(node: &Node) -> FleetReport {
+        let (conf, view, published) = (node.conf(), node.view(), node.published());
+        let (now_ms, max_lag_ms) = (now_ms(), millis(conf.max_lag));
+        let lag_ms = view.lag_ms(now_ms);
+        let nodes = view.members.iter().map(|(name, heard)| {
+            let heard_ms_ago = now_ms.saturating_sub(heard.at_ms);
+            FleetNodeReport {
+                name: name.clone(),
+                taken: heard.member.taken,
+                heard_ms_ago,
+                is_live: heard_ms_ago <= max_lag_ms,
+            }
+        });
+        FleetReport {
+            name: conf.name().to_owned(),
+            node: conf.log.node.clone(),
+            zones: node.zones().iter().map(|it| it.name.clone()).collect(),
+            lag_ms,
+            max_lag_ms,
+            on_lag: conf.on_lag.word().to_owned(),
+            is_behind: lag_ms.is_none_or(|lag_ms| lag_ms > max_lag_ms),
+            trouble: view.trouble.clone(),
+            taken: view.taken,
+            purges: view.counts.taken,
+            gaps: view.counts.gaps,
+            unknown: view.counts.unknown,
+            acknowledged: published.acknowledged,
+            local: published.local,
+            nodes: nodes.collect(),
+        }
+    }
+}
+
+/// Answers with all fleets.
+pub(super) fn answer(scene: &Scene) -> Answer {
+    let shared = match &scene.standing {
+        Standing::Running(facts) => facts.shared.as_ref(),
+        Standing::AtRest => None,
+    };
+    let nodes = shared.map(|shared| shared.guests.of::<Fleets>().all());
+    let reports = nodes.iter().flatten().map(|node| FleetReport::of(node));
+    let fleets = FleetsReport {
+        fleets: reports.collect(),
+    };
+    report::json(200, &fleets)
+}

@@ -1,0 +1,177 @@
+//! The lines of the block, right and wrong; reloads; servers without a fleet.
+
+use anyhow::{Context, Result};
+use millpond_testkit::{Deadline, Kind, Origin, Proxy, binary};
+use std::process::Command;
+
+use crate::kit::{NODE, Nats, Node, WAIT, node, page};
+use crate::nats;
+
+/// Tests a configuration with a block; the messages, or none if it passes.
+fn mistakes(block: &str) -> Result<String> {
+    let text = format!(
+        "events {{}} pid x.pid; http {{ access_log off; {block}
+         proxy_cache_path cache keys_zone=z:1m fleet=edge;
+         server {{ listen 127.0.0.1:1; }} }}"
+    );
+    let dir = tempfile::tempdir()?;
+    std::fs::write(dir.path().join("main.conf"), text)?;
+    std::fs::write(dir.path().join("creds"), "x")?;
+    let output = Command::new(binary(Kind::Millpond).context("no binary")?)
+        .args(["-t", "-e", "stderr", "-c", "main.conf", "-p"])
+        .arg(dir.path())
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    Ok(if output.status.success() {
+        String::new()
+    } else {
+        said
+    })
+}
+
+#[test]
+fn wrong_lines_are_told_and_right_ones_pass() -> Result<()> {
+    let inside = |line: &str| format!("fleet edge {{ nats nats://127.0.0.1:4222; {line} }}");
+    for (block, message) in [
+        (String::new(), "fleet \"edge\" is unknown"),
+        ("fleet edge { }".into(), "fleet \"edge\" requires \"nats\""),
+        (
+            "fleet a.b { nats n; }".into(),
+            "invalid name \"a.b\" of a fleet",
+        ),
+        (inside("") + &inside(""), "duplicate fleet \"edge\""),
+        (
+            inside("nats a;"),
+            "\"nats\" directive of \"fleet\" is duplicate",
+        ),
+        (
+            "fleet edge { nats '//'; }".into(),
+            "invalid URL \"//\" in \"nats\"",
+        ),
+        (
+            "fleet edge { nats ws://a; }".into(),
+            "\"ws\" is neither \"nats\" nor \"tls\"",
+        ),
+        (inside("nats_creds none;"), "open() \""),
+        (
+            inside("node 'a b';"),
+            "\"node\" directive of \"fleet\" has an invalid value",
+        ),
+        (inside("max_lag 1s;"), "\"1s\" is too short, at least 2s"),
+        (inside("max_lag 2h;"), "\"2h\" is too long, at most 3600s"),
+        (
+            inside("max_lag soon;"),
+            "\"max_lag\" directive of \"fleet\" has an invalid value",
+        ),
+        (
+            inside("on_lag hit;"),
+            "\"on_lag\" directive of \"fleet\" has an invalid value",
+        ),
+        (inside("retain 1m;"), "\"1m\" is too short, at least 3600s"),
+        (
+            inside("replicas 9;"),
+            "\"replicas\" directive of \"fleet\" has an invalid value",
+        ),
+        (
+            inside("replicas 1 2;"),
+            "invalid number of arguments in \"replicas\"",
+        ),
+        (
+            inside("weight 1;"),
+            "unknown directive \"weight\" in \"fleet\"",
+        ),
+        (inside("proxy_cache_on_lag hit;"), "unknown directive"),
+    ] {
+        let said = mistakes(&block)?;
+        assert!(said.contains(message), "{block}: {said}");
+    }
+    for line in [
+        "",
+        "node a.example; max_lag 2s; on_lag serve; retain 7d; replicas 5;",
+        "nats_creds creds; nats_ssl_trusted_certificate creds; nats_domain edge;",
+    ] {
+        assert_eq!(mistakes(&inside(line))?, "", "{line}");
+    }
+    Ok(())
+}
+
+/// Names of the threads of a process.
+fn threads(proxy: &Proxy) -> Result<Vec<String>> {
+    let pid = proxy.pid().context("it runs")?;
+    let mut names = Vec::new();
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        // A thread may end meanwhile.
+        let name = std::fs::read_to_string(task?.path().join("comm")).unwrap_or_default();
+        names.push(name.trim().to_string());
+    }
+    Ok(names)
+}
+
+fn fleet_threads(proxy: &Proxy) -> Option<usize> {
+    let names = threads(proxy).ok()?;
+    Some(
+        names
+            .iter()
+            .filter(|name| name.starts_with("fleet"))
+            .count(),
+    )
+}
+
+#[test]
+fn zone_joins_and_leaves_a_fleet_by_reloads() -> Result<()> {
+    let nats = nats!();
+    let origin = Origin::start()?;
+    let first = Node::start(node("first", nats.port, &origin))?;
+    let alone = NODE.replace(" fleet=edge;", ";");
+    let builder = Proxy::new(Kind::Millpond, &alone)
+        .origin(&origin)
+        .value("NODE", "second")
+        .value("NATS", &nats.port.to_string());
+    let mut second = Node::start(builder)?;
+    assert_eq!(
+        fleet_threads(&second.proxy),
+        Some(0),
+        "a fleet without zones"
+    );
+    origin.route("/a", page("old"));
+    second.warm("/a")?;
+    origin.route("/a", page("new"));
+    first.purge("/a", &[])?;
+    let answer = second.purge("/b", &[])?;
+    assert_eq!((answer.status, answer.header("Purge-Fleet")), (404, None));
+    assert_eq!(second.page("/a")?.1, "old", "it is alone");
+
+    second.proxy.set_conf(NODE)?;
+    second.proxy.reload()?;
+    // What it has missed is not known.
+    second.wait_for("/a", "new")?;
+    second.warm("/a")?;
+    origin.route("/a", page("newer"));
+    first.purge_everywhere("/a")?;
+    assert_eq!(second.page("/a")?.1, "newer");
+
+    second.proxy.set_conf(&alone)?;
+    second.proxy.reload()?;
+    let have_ended = || fleet_threads(&second.proxy).filter(|it| *it == 0);
+    Deadline::after(WAIT)
+        .poll(have_ended)
+        .context("threads are left")?;
+    second.warm("/a")?;
+    assert_eq!(second.purge("/a", &[])?.header("Purge-Fleet"), None);
+    Ok(())
+}
+
+#[test]
+fn other_process_with_the_name_of_a_node_is_told() -> Result<()> {
+    let nats = nats!();
+    let origin = Origin::start()?;
+    let one = Node::start(node("twin", nats.port, &origin))?;
+    let _other = Node::start(node("twin", nats.port, &origin))?;
+    let is_told = || {
+        one.proxy
+            .error_log()
+            .contains("is the node \"twin\", too")
+            .then_some(())
+    };
+    Deadline::after(WAIT).poll(is_told).context("never told")
+}
