@@ -21,7 +21,7 @@ const LINES: usize = 40;
 const ARGUMENTS: usize = 6;
 
 /// A context, and what opens and closes it: three lines, and the rest.
-const BLOCKS: [(&str, &str, &str); 9] = [
+const BLOCKS: [(&str, &str, &str); 12] = [
     ("main", "", "events {} http {}"),
     ("events", "events {", "} http {}"),
     ("http", "events {} http {", "}"),
@@ -46,6 +46,13 @@ const BLOCKS: [(&str, &str, &str); 9] = [
         "limit_except",
         "events {} http { server { location / { limit_except GET {",
         "}}}}",
+    ),
+    ("stream", "events {} stream {", "}"),
+    ("server-in-stream", "events {} stream { server {", "}}"),
+    (
+        "upstream-in-stream",
+        "events {} stream { upstream u { server 127.0.0.1:1;",
+        "}}",
     ),
 ];
 

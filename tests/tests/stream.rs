@@ -443,3 +443,48 @@ fn sessions_outlive_a_reload_and_a_graceful_end() -> Result<()> {
     drop(stream);
     proxy.quit()
 }
+
+/// A certificate for a name, and its key, in PEM.
+fn certificate(name: &str) -> Result<[String; 2]> {
+    let made = rcgen::generate_simple_self_signed(vec![name.to_owned()])?;
+    Ok([made.cert.pem(), made.signing_key.serialize_pem()])
+}
+
+/// RFC 8446: a session is opened here and encrypted again towards its peer, which is verified.
+#[test]
+fn sessions_are_opened_and_encrypted_again() -> Result<()> {
+    let peer = Peer::echo("+")?;
+    let [certificate, key] = certificate("peer.example")?;
+    for kind in kinds() {
+        // Encrypted on the way from the second server to the first.
+        let conf = "log_format tls '$ssl_server_name|$status'; \
+                    ssl_certificate %%DIR%%/c.pem; ssl_certificate_key %%DIR%%/k.pem; \
+                    server { listen 127.0.0.1:%%PORT_TLS%% ssl; access_log %%DIR%%/t.log tls; \
+                             proxy_pass %%PEER%%; } \
+                    server { listen 127.0.0.1:%%PORT%%; proxy_pass 127.0.0.1:%%PORT_TLS%%; \
+                             proxy_ssl on; proxy_ssl_server_name on; proxy_ssl_name peer.example; \
+                             proxy_ssl_verify on; \
+                             proxy_ssl_trusted_certificate %%DIR%%/c.pem; } \
+                    server { listen 127.0.0.1:%%PORT_WRONG%%; \
+                             proxy_pass 127.0.0.1:%%PORT_TLS%%; \
+                             proxy_ssl on; proxy_ssl_name other.example; proxy_ssl_verify on; \
+                             proxy_ssl_trusted_certificate %%DIR%%/c.pem; }";
+        let text = format!("%%GLOBALS%%\nevents {{}}\nstream {{ {conf} }}\n");
+        let proxy = Proxy::new(kind, &text)
+            .value("PEER", &peer.address)
+            .file("c.pem", &certificate)
+            .file("k.pem", &key)
+            .start()?;
+        assert_eq!(say(proxy.port(), "hello", 6)?, "+hello", "{kind:?}");
+        lines(&proxy, "t.log", "peer.example|", 1)?;
+        let wrong = proxy.named_port("PORT_WRONG");
+        assert_eq!(read_all(&mut connect(wrong)?), "", "{kind:?}");
+        let said = "upstream SSL certificate does not match \"other.example\"";
+        lines(&proxy, "error.log", said, 1)?;
+        let mut plain = connect(proxy.named_port("PORT_TLS"))?;
+        plain.write_all(b"no handshake at all")?;
+        let _alert = read_all(&mut plain);
+        lines(&proxy, "t.log", "|500", 1)?;
+    }
+    Ok(())
+}

@@ -6,6 +6,8 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use bytes::{BufMut, BytesMut};
+use millpond_conf::Words;
+use millpond_proxy::request::Request;
 use millpond_system::address::Address;
 
 /// Begin of a header of version 2.
@@ -17,8 +19,36 @@ const CHECKSUM_LEN: usize = 7;
 /// The polynomial of CRC-32C, its bits in the order in which they are used.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
+/// The header of the PROXY protocol that a peer is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Words)]
+pub enum HeaderVersion {
+    /// None.
+    #[word("off")]
+    Off,
+    /// Version 1.
+    #[word("on")]
+    Line,
+    /// Version 2.
+    #[word("v2")]
+    Binary,
+}
+
+/// The header that a peer is sent before a session's bytes.
+pub(crate) fn of(req: &Request, version: HeaderVersion) -> Option<BytesMut> {
+    let write = match version {
+        HeaderVersion::Off => return None,
+        HeaderVersion::Line => write_line,
+        HeaderVersion::Binary => write_binary,
+    };
+    let mut out = BytesMut::new();
+    // nginx: the client's address is that of `set_real_ip_from`.
+    let client = req.client.remote.borrow();
+    write(&client, &req.client.connection.local, &mut out);
+    Some(out)
+}
+
 /// Appends a header of version 1.
-pub(crate) fn write_line(client: &Address, local: &Address, out: &mut BytesMut) {
+fn write_line(client: &Address, local: &Address, out: &mut BytesMut) {
     let text = match (client, local) {
         (Address::Inet(client), Address::Inet(local)) => {
             let family = if client.is_ipv4() { 4 } else { 6 };
@@ -37,7 +67,7 @@ pub(crate) fn write_line(client: &Address, local: &Address, out: &mut BytesMut) 
 }
 
 /// Appends a header of version 2.
-pub(crate) fn write_binary(client: &Address, local: &Address, out: &mut BytesMut) {
+fn write_binary(client: &Address, local: &Address, out: &mut BytesMut) {
     let start = out.len();
     out.extend_from_slice(SIGNATURE);
     match (client, local) {

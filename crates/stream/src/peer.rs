@@ -7,25 +7,31 @@
 //! ```
 
 use std::cell::RefCell;
+use std::io::IoSlice;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use millpond_conf::OffOr;
-use millpond_proxy::failure::{UpstreamFailure, UpstreamKind};
+use millpond_proxy::failure::{Failure, UpstreamFailure, UpstreamKind};
 use millpond_proxy::log::request_error;
 use millpond_proxy::protocol::Protocol;
 use millpond_proxy::request::Request;
 use millpond_proxy::trace::{Attempt, UpstreamTrace};
 use millpond_proxy::upstream::balance::Selection;
-use millpond_proxy::upstream::connect::{Connection, Maker, Source};
+use millpond_proxy::upstream::connect::{ConnectError, Connection, Maker, Source};
+use millpond_proxy::upstream::encryption::{Encryption, encrypt};
 use millpond_proxy::upstream::group::Group;
 use millpond_proxy::upstream::next::Tries;
 use millpond_proxy::upstream::peer::Peer;
 use millpond_system::clock::{self, Instant};
 use millpond_system::log::error::Level;
+use millpond_system::socket::More;
+use millpond_system::transport::Transport;
 
-use crate::settings::ProxyPolicy;
+use crate::header;
+use crate::settings::SessionSettings;
 
 /// The status of a session that no peer could be reached for.
 const NO_PEER: u16 = 502;
@@ -124,8 +130,12 @@ impl Drop for Lease {
 pub(crate) async fn connect(
     req: &mut Request,
     group: &Arc<Group>,
-    policy: &ProxyPolicy,
+    settings: &SessionSettings,
 ) -> Result<Connected, u16> {
+    let encryption = encryption(req, group, settings).map_err(|failure| {
+        request_error::failure(req, &failure);
+        OUR_FAULT
+    })?;
     let location = Arc::clone(&req.location);
     let source = source(req);
     let mut selection = Selection::new(group, group.wish(req));
@@ -148,7 +158,14 @@ pub(crate) async fn connect(
             encryption: None,
             is_http2: false,
         };
-        let failure = match Box::pin(maker.make()).await {
+        let made = match Box::pin(maker.make()).await {
+            Ok(connection) => match &encryption {
+                None => Ok(connection),
+                Some(by) => Box::pin(encrypted(req, connection, (by, settings))).await,
+            },
+            Err(error) => Err(error),
+        };
+        let failure = match made {
             Ok(connection) => {
                 lease.connected();
                 return Ok(Connected { connection, lease });
@@ -161,10 +178,62 @@ pub(crate) async fn connect(
             return Err(OUR_FAULT);
         }
         note_failed(req, group, &peer);
-        if !(policy.next && tries.is_left()) {
+        if !(settings.proxy.next && tries.is_left()) {
             return Err(NO_PEER);
         }
     }
+}
+
+/// The encryption of connections to the peers of a group, if they are encrypted.
+fn encryption(
+    req: &mut Request,
+    group: &Group,
+    settings: &SessionSettings,
+) -> Result<Option<Encryption>, Failure> {
+    let Some(origin) = &settings.origin else {
+        return Ok(None);
+    };
+    let by_lines = Encryption::of(req, (origin, Protocol::Http), &group.name)?;
+    let offered = settings.proxy.protocols.iter().flatten();
+    let protocols = offered.map(|name| req.eval(name));
+    Ok(Some(Encryption {
+        // RFC 7301 §3.1: from 1 to 255 bytes.
+        of_session: protocols
+            .filter(|name| (1..=255).contains(&name.len()))
+            .collect(),
+        ..by_lines
+    }))
+}
+
+/// Encrypts a connection, behind the header of the PROXY protocol.
+async fn encrypted(
+    req: &Request,
+    connection: Box<Connection>,
+    (by, settings): (&Encryption, &SessionSettings),
+) -> Result<Box<Connection>, ConnectError> {
+    let timeout = req.location.settings.proxy.connect.timeout;
+    let mut connection = *connection;
+    let Transport::Plain(socket) = connection.socket else {
+        return Ok(Box::new(connection));
+    };
+    if let Some(header) = header::of(req, settings.proxy.header) {
+        let mut unsent = &header[..];
+        let sent = std::future::poll_fn(|cx| {
+            while !unsent.is_empty() {
+                let slices = [IoSlice::new(unsent)];
+                let count = ready!(socket.poll_send(cx, &slices, More::Nothing))?;
+                unsent = unsent.get(count..).unwrap_or_default();
+            }
+            Poll::Ready(Ok(()))
+        });
+        match connection.timer.guard_for(timeout, sent).await {
+            Err(_) => return Err(ConnectError::TimedOut),
+            Ok(outcome) => outcome.map_err(ConnectError::Late)?,
+        }
+    }
+    let within = (&connection.timer, timeout);
+    connection.socket = encrypt(socket, &connection.peer, by, within).await?;
+    Ok(Box::new(connection))
 }
 
 /// The local address of connections to peers, if one is asked for.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use millpond_proxy::downstream::accepted;
 use millpond_proxy::downstream::carrier::Carrier;
+use millpond_proxy::downstream::encryption;
 use millpond_proxy::downstream::proxy_protocol;
 use millpond_proxy::handler::{access, limit_conn, realip};
 use millpond_proxy::log::{access as access_log, request_error};
@@ -35,7 +36,7 @@ use crate::header;
 use crate::peer::{self, Connected, Lease};
 use crate::preread::{self, Look};
 use crate::relay::{End, Flow, Relay, Rules};
-use crate::settings::{HeaderVersion, SessionPolicy, SessionSettings};
+use crate::settings::{SessionPolicy, SessionSettings};
 
 /// The status of a session that went as it should.
 const OK: u16 = 200;
@@ -212,11 +213,32 @@ impl Session {
         }
         let access = Box::pin(access::run(req)).await;
         access.map_err(|refused| refused.status())?;
-        if !settings.session.preread {
-            return Ok(settings);
+        if self.listen.is_encrypted {
+            Box::pin(self.handshake(req, &settings.session)).await?;
         }
-        Box::pin(self.preread(req, &settings.session)).await?;
+        if settings.session.preread {
+            Box::pin(self.preread(req, &settings.session)).await?;
+        }
         self::settings(&req.server)
+    }
+
+    /// Makes the connection an encrypted one; its server is that of the name that was asked for.
+    async fn handshake(&self, req: &mut Request, policy: &SessionPolicy) -> Result<(), Ended> {
+        let within = (&self.member, policy.handshake_timeout);
+        let is_done = encryption::begin(&self.carrier, &self.listen, within).await;
+        let found = self.carrier.connection.tls.get().filter(|_| is_done);
+        let agreed = found.ok_or(OUR_FAULT)?;
+        // An expression among the names sets its captures.
+        req.host = Bytes::from(agreed.server_name.to_ascii_lowercase());
+        self.listen.names.find(req);
+        choose_server(req, Arc::clone(&agreed.server));
+        let demand = req.server.settings.ssl.demand();
+        if let Some(refusal) = demand.and_then(|demand| agreed.verdict.refusal(demand)) {
+            let message = format_args!("{refusal} while SSL handshaking");
+            request_error::write(req, Level::Info, message);
+            return Err(OUR_FAULT);
+        }
+        Ok(())
     }
 
     /// Reads the client's first message, and lets its name choose the server.
@@ -224,8 +246,12 @@ impl Session {
         let deadline = clock::instant() + policy.preread_timeout;
         let most = policy.preread_size.0.min(MOST_BUFFER) as usize;
         let hello = loop {
-            let look = preread::look(&self.carrier.inbox.borrow());
-            let count = self.carrier.inbox.borrow().len();
+            let (look, count) = {
+                let inbox = self.carrier.inbox.borrow();
+                let len = inbox.len().min(most);
+                let first = inbox.get(..len).unwrap_or_default();
+                (preread::look(first), inbox.len())
+            };
             req.client.request_bytes.set(count as u64);
             match look {
                 Look::Other => return Ok(()),
@@ -248,8 +274,7 @@ impl Session {
         req.host = Bytes::from(hello.server_name.trim_end_matches('.').to_owned());
         req.notes.put(hello);
         let server = Arc::clone(self.listen.names.find(req));
-        req.location = Arc::clone(&server.location);
-        req.server = server;
+        choose_server(req, server);
         Ok(())
     }
 
@@ -331,7 +356,7 @@ impl Session {
         let Connected {
             connection,
             mut lease,
-        } = match Box::pin(peer::connect(req, group, policy)).await {
+        } = match Box::pin(peer::connect(req, group, settings)).await {
             Ok(connected) => connected,
             Err(status) => return status,
         };
@@ -340,7 +365,10 @@ impl Session {
             delay_packets(connection.socket.as_fd());
         }
         let mut forth = Flow::new(upload, self.carrier.inbox.take());
-        if let Some(header) = header(req, policy.header) {
+        // An encrypted connection has it before its handshake.
+        if !policy.encrypts
+            && let Some(header) = header::of(req, policy.header)
+        {
             forth.put_first(header);
         }
         let rules = Rules {
@@ -366,23 +394,15 @@ impl Session {
     }
 }
 
+/// Goes on with another server of the address.
+fn choose_server(req: &mut Request, server: Arc<Server>) {
+    req.location = Arc::clone(&server.location);
+    req.server = server;
+}
+
 /// The settings of a session's server.
 fn settings(server: &Server) -> Result<Arc<SessionSettings>, Ended> {
     SessionSettings::of(server).ok_or(OUR_FAULT)
-}
-
-/// The header that a peer is sent before a session's bytes.
-fn header(req: &Request, version: HeaderVersion) -> Option<BytesMut> {
-    let write = match version {
-        HeaderVersion::Off => return None,
-        HeaderVersion::Line => header::write_line,
-        HeaderVersion::Binary => header::write_binary,
-    };
-    let mut out = BytesMut::new();
-    // nginx: the client's address is that of `set_real_ip_from`.
-    let client = req.client.remote.borrow();
-    write(&client, &req.client.connection.local, &mut out);
-    Some(out)
 }
 
 /// Notes what went through, for variables and lines of logs.

@@ -1,6 +1,7 @@
 //! `proxy_timeout`, `proxy_buffer_size`, `proxy_half_close`, `proxy_next_upstream`,
-//! `proxy_upload_rate`, `proxy_download_rate`, `proxy_protocol`, `preread_buffer_size`,
-//! `preread_timeout`, `ssl_preread`, `proxy_protocol_timeout`, `tcp_nodelay`: settings of sessions.
+//! `proxy_upload_rate`, `proxy_download_rate`, `proxy_protocol`, `proxy_ssl`, `proxy_ssl_alpn`,
+//! `preread_buffer_size`, `preread_timeout`, `ssl_preread`, `ssl_handshake_timeout`,
+//! `proxy_protocol_timeout`, `tcp_nodelay`: settings of sessions.
 //!
 //! A server of `stream` keeps them merged in [`SessionSettings`], beside what its block declares;
 //! families that `http` has, too, stand in the settings of its location.
@@ -10,32 +11,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millpond_conf::value::SizeTemplate;
-use millpond_conf::{ByteSize, Family, Words};
+use millpond_conf::{ByteSize, Family, Template};
+use millpond_proxy::protocol::Protocol;
 use millpond_proxy::scope::build::Builder;
 use millpond_proxy::settings::level::{Closing, OwnFamily};
 use millpond_proxy::settings::{Server, Uses};
+use millpond_proxy::tls::origins::{self, Origin};
 
 use crate::content::{Assignment, Content};
+use crate::header::HeaderVersion;
 
 /// The families of this crate.
 pub const FAMILIES: &[OwnFamily] = &[
     OwnFamily::of::<ProxyPolicy>(),
     OwnFamily::of::<SessionPolicy>(),
 ];
-
-/// The header of the PROXY protocol that a peer is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Words)]
-pub enum HeaderVersion {
-    /// None.
-    #[word("off")]
-    Off,
-    /// Version 1.
-    #[word("on")]
-    Line,
-    /// Version 2.
-    #[word("v2")]
-    Binary,
-}
 
 /// Settings of sessions with peers.
 #[derive(Clone, Debug, Family)]
@@ -65,6 +55,13 @@ pub struct ProxyPolicy {
     /// The rate at which bytes are read of the peer, in bytes a second; 0: no limit.
     #[directive(name = "proxy_download_rate")]
     pub download_rate: Option<SizeTemplate>,
+    /// Encrypts the connections to peers (TLS).
+    #[directive(name = "proxy_ssl", default = "off")]
+    pub encrypts: bool,
+    /// The protocols inside that peers are offered (ALPN), most preferred first; an empty value is
+    /// none.
+    #[directive(name = "proxy_ssl_alpn")]
+    pub protocols: Option<Vec<Template>>,
     /// The header that tells the peer who the client is: one of the PROXY protocol, version 1 or
     /// (`v2`) 2.
     #[directive(name = "proxy_protocol", default = "off")]
@@ -84,6 +81,9 @@ pub struct SessionPolicy {
     /// The time that the header of the PROXY protocol has (`listen … proxy_protocol`).
     #[directive(name = "proxy_protocol_timeout", default = "30s")]
     pub header_timeout: Duration,
+    /// The time that a handshake with a client has (`listen … ssl`).
+    #[directive(name = "ssl_handshake_timeout", default = "60s")]
+    pub handshake_timeout: Duration,
     /// Looks at the first bytes of clients that begin with a handshake of TLS, which stay as they
     /// are: the name, the protocols and the version that the client asks for become variables
     /// (`$ssl_preread_server_name`), and the name chooses among the servers of the address.
@@ -101,6 +101,8 @@ pub struct SessionSettings {
     pub proxy: ProxyPolicy,
     /// Sessions before that.
     pub session: SessionPolicy,
+    /// The context of encrypted connections to peers; none where they are not encrypted.
+    pub origin: Option<Arc<Origin>>,
     /// The values that variables are given.
     pub assignments: Vec<Assignment>,
     /// The fate of sessions; none where a server has no line that says it.
@@ -120,8 +122,11 @@ type Closed = Option<Arc<dyn Any + Send + Sync>>;
 
 /// Merges the settings of a server at the end of its block.
 pub fn close(level: &mut Closing<'_>) {
+    let proxy: ProxyPolicy = level.own();
+    let origin = proxy.encrypts.then(|| origins::made(level, Protocol::Http));
     let settings = SessionSettings {
-        proxy: level.own(),
+        proxy,
+        origin: origin.flatten(),
         session: level.own(),
         assignments: level.draft.take().unwrap_or_default(),
         content: level.draft.take(),

@@ -29,7 +29,8 @@ const TLS_PORT: u16 = 443;
 /// Looks at the certificates of all servers with encrypted addresses; it is `now_s`, in seconds
 /// since 1970.
 pub fn certificates(conf: &Conf, now_s: i64, diagnostics: &mut Diagnostics) {
-    let listens = conf.bindings.iter().flat_map(|binding| &binding.listens);
+    let sockets = conf.sockets();
+    let listens = sockets.iter().flat_map(|binding| &binding.listens);
     let mut seen = HashSet::new();
     for listen in listens.filter(|listen| listen.is_encrypted) {
         for server in listen.names.servers() {

@@ -176,6 +176,11 @@ fn encryption(
         None => certificates(policy, files)?,
     };
     agree(policy, &mut settings, cx)?;
+    if server.session.is_some() {
+        let protocols = policy.protocols_inside.iter().flatten();
+        settings.alpn = protocols.map(|name| name.clone().into_bytes()).collect();
+        settings.optional_alpn = None;
+    }
     if server.settings.quic.is_on {
         settings.quic_alpn = vec![http3::ALPN.to_vec()];
     }
@@ -250,6 +255,10 @@ fn ordered(server: &Server) -> Result<Option<Arc<Ordered>>, Mistake> {
     }
     match server.acme.ordered() {
         Some(ordered) => Ok(Some(Arc::clone(ordered))),
+        None if server.session.is_some() => {
+            let message = "\"ssl_certificate auto\" is for servers of \"http\"";
+            Err((span, message.to_owned()))
+        }
         // It was told why.
         None => Err((span, String::new())),
     }

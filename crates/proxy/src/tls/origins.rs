@@ -43,21 +43,27 @@ pub fn close(level: &mut Closing<'_>) {
     if !target.may_encrypt() {
         return;
     }
-    let policy = &level.settings.pass(target.protocol).ssl;
-    let lines = format!("{:?} {policy:?}", target.protocol);
+    let origin = made(level, target.protocol);
+    origin
+        .into_iter()
+        .for_each(|origin| target.set_origin(origin));
+}
+
+/// The context of encrypted connections by the lines of a block; none if something is wrong with
+/// them, which is reported.
+pub fn made(level: &mut Closing<'_>, protocol: Protocol) -> Option<Arc<Origin>> {
+    let policy = &level.settings.pass(protocol).ssl;
+    let lines = format!("{protocol:?} {policy:?}");
     let known = level.builder.of::<Origins>().0.get(&lines).cloned();
-    let origin = known.unwrap_or_else(|| {
+    known.unwrap_or_else(|| {
         let (files, cx) = Files::of(level.builder);
-        let made = origin(policy, target.protocol, (files, cx))
+        let made = origin(policy, protocol, (files, cx))
             .map(Arc::new)
             .map_err(|mistake| report(cx, mistake))
             .ok();
         level.builder.of::<Origins>().0.insert(lines, made.clone());
         made
-    });
-    origin
-        .into_iter()
-        .for_each(|origin| target.set_origin(origin));
+    })
 }
 
 fn origin(

@@ -176,7 +176,7 @@ impl FromArgs for ConfCommand {
 
 /// Settings of encrypted connections of clients.
 #[derive(Clone, Debug, millpond_conf::Family)]
-#[family(http, server)]
+#[family(http, server, stream, stream_server)]
 pub struct SslPolicy {
     /// The file with the certificate, and after it those of the authorities in between, in PEM;
     /// `data:` and the text itself, or a value with variables, which is read for each handshake.
@@ -227,7 +227,7 @@ pub struct SslPolicy {
     #[directive(name = "ssl_ecdh_curve", default = "auto")]
     pub curves: Spanned<String>,
     /// The largest record that is sent.
-    #[directive(name = "ssl_buffer_size", default = "16k")]
+    #[directive(name = "ssl_buffer_size", default = "16k", contexts(http, server))]
     pub buffer_size: ByteSize,
     /// The demand for a certificate of the client.
     #[directive(name = "ssl_verify_client", default = "off")]
@@ -275,7 +275,7 @@ pub struct SslPolicy {
     pub session_timeout: Duration,
     /// The permission to send data before the handshake is over. Such data is read, and answered
     /// once the handshake is over (RFC 8470 §3): `$ssl_early_data` is always empty.
-    #[directive(name = "ssl_early_data", default = "off")]
+    #[directive(name = "ssl_early_data", default = "off", contexts(http, server))]
     pub early_data: bool,
     /// The authority's answer that the certificate is still good (OCSP), sent with it. It is asked
     /// for when a handshake needs it; that handshake does without.
@@ -299,11 +299,15 @@ pub struct SslPolicy {
     /// A command of OpenSSL's configuration; those without a meaning here are refused by name.
     #[directive(name = "ssl_conf_command", repeat)]
     pub commands: Vec<ConfCommand>,
+    /// The protocols inside of a session that a client may choose from (ALPN), most preferred
+    /// first; one that offers none of them is refused.
+    #[directive(name = "ssl_alpn", contexts(stream, stream_server))]
+    pub protocols_inside: Option<Vec<String>>,
 }
 
 /// Settings of encrypted connections to origins.
 #[derive(Clone, Debug, millpond_conf::Family)]
-#[family(http, server, location, protocols)]
+#[family(http, server, location, stream, stream_server, protocols)]
 pub struct OriginSslPolicy {
     /// Resumption of sessions.
     #[directive(

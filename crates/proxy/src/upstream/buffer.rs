@@ -124,14 +124,22 @@ pub struct BufferPolicy {
     /// # Differs from nginx
     ///
     /// The kernel's own sizing is left alone; the value is only checked.
-    #[directive(name = "proxy_socket_rcvbuf", default = "0")]
+    #[directive(
+        name = "proxy_socket_rcvbuf",
+        default = "0",
+        contexts(http, server, location, stream, stream_server)
+    )]
     pub socket_rcvbuf: ByteSize,
     /// The send buffer of connections to upstreams.
     ///
     /// # Differs from nginx
     ///
     /// The kernel's own sizing is left alone; the value is only checked.
-    #[directive(name = "proxy_socket_sndbuf", default = "0")]
+    #[directive(
+        name = "proxy_socket_sndbuf",
+        default = "0",
+        contexts(http, server, location, stream, stream_server)
+    )]
     pub socket_sndbuf: ByteSize,
 }
 

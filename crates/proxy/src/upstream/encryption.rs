@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use millpond_system::clock;
 use millpond_system::log::error::Level;
 use millpond_system::socket::Socket;
@@ -17,6 +17,9 @@ use millpond_tls::certificate::origin::OriginRefused;
 use millpond_tls::{Facts, Fault, Target};
 
 use super::peer::Peer;
+use crate::failure::Failure;
+use crate::protocol::Protocol;
+use crate::request::Request;
 use crate::tls::certificate_cache::Pair;
 use crate::tls::named::Identities;
 use crate::tls::origins::Origin;
@@ -30,6 +33,8 @@ pub struct Encryption {
     pub name: Arc<str>,
     /// The protocol inside that the peer is offered (ALPN); without one nothing is said of it.
     pub protocol: Option<&'static [u8]>,
+    /// The protocols that a session offers in its place, most preferred first.
+    pub of_session: Vec<Bytes>,
     /// The names of our certificate and its key, where the location's lines have variables.
     pub certificate: Option<Pair>,
 }
@@ -38,11 +43,44 @@ impl PartialEq for Encryption {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.origin, &other.origin)
             && (&self.name, self.protocol) == (&other.name, other.protocol)
+            && self.of_session == other.of_session
             && self.certificate == other.certificate
     }
 }
 
 impl Encryption {
+    /// The encryption of a connection for a request, to a host by the lines of its location.
+    ///
+    /// # Errors
+    /// The names of our certificate have no values.
+    pub fn of(
+        req: &mut Request,
+        (origin, protocol): (&Arc<Origin>, Protocol),
+        host: &str,
+    ) -> Result<Encryption, Failure> {
+        let location = Arc::clone(&req.location);
+        let name = match &location.settings.pass(protocol).ssl.name {
+            Some(name) => String::from_utf8_lossy(&req.eval(name)).into_owned(),
+            None => host.to_string(),
+        };
+        let certificate = match &origin.named {
+            Some(named) => {
+                let names = named.names(|template| req.eval(template));
+                // nginx: an empty name is none.
+                let pair = names.map_err(Failure::Internal)?.into_iter().next();
+                pair.filter(|[certificate, _]| !certificate.is_empty())
+            }
+            None => None,
+        };
+        Ok(Encryption {
+            origin: Arc::clone(origin),
+            name: Arc::from(bare_name(&name)),
+            protocol: None,
+            of_session: Vec::new(),
+            certificate,
+        })
+    }
+
     /// The certificates of the names; none if the context has them, or there are none.
     async fn identities(&self) -> Result<Option<Identities>, String> {
         match (&self.origin.named, &self.certificate) {
@@ -108,7 +146,7 @@ pub(crate) fn bare_name(text: &str) -> &str {
 }
 
 /// Encrypts a connection that was made to a peer, within a time.
-pub(crate) async fn encrypt(
+pub async fn encrypt(
     socket: Socket,
     peer: &Peer,
     by: &Encryption,
@@ -122,7 +160,12 @@ pub(crate) async fn encrypt(
     let mut told = BytesMut::new();
     let target = Target {
         name: Arc::clone(&by.name),
-        alpn: by.protocol.map(<[u8]>::to_vec).into_iter().collect(),
+        alpn: by
+            .protocol
+            .into_iter()
+            .chain(by.of_session.iter().map(|name| &**name))
+            .map(<[u8]>::to_vec)
+            .collect(),
         session_key: Some(by.session_key(peer)),
         identities,
     };

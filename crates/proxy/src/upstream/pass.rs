@@ -20,7 +20,7 @@ use super::ask::Ask;
 use super::balance::Method as Balance;
 use super::by_rfc;
 use super::cdn_loop;
-use super::encryption::{self, Encryption};
+use super::encryption::Encryption;
 use super::exchange::{self, Fetched};
 use super::group::Group;
 use super::max_forwards;
@@ -558,25 +558,13 @@ impl PassTarget {
             let why = "no context for an encrypted connection";
             return Err(Failure::Internal(why.to_string()));
         };
-        let location = Arc::clone(&req.location);
-        let name = match &location.settings.pass(self.protocol).ssl.name {
-            Some(name) => String::from_utf8_lossy(&req.eval(name)).into_owned(),
-            None => resolved.host.to_string(),
-        };
-        let certificate = match &origin.named {
-            Some(named) => {
-                let names = named.names(|template| req.eval(template));
-                // nginx: an empty name is none.
-                let pair = names.map_err(Failure::Internal)?.into_iter().next();
-                pair.filter(|[certificate, _]| !certificate.is_empty())
-            }
-            None => None,
-        };
+        let origin = (origin, self.protocol);
+        let by_lines = Encryption::of(req, origin, &resolved.host)?;
+        let settings = &req.location.settings;
+        let protocol = (self.protocol.record().is_in_streams)(settings).then_some(ALPN);
         Ok(Some(Box::new(Encryption {
-            origin: Arc::clone(origin),
-            name: Arc::from(encryption::bare_name(&name)),
-            protocol: (self.protocol.record().is_in_streams)(&location.settings).then_some(ALPN),
-            certificate,
+            protocol,
+            ..by_lines
         })))
     }
 

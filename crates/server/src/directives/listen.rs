@@ -41,7 +41,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "listen",
         contexts: Contexts::STREAM_SERVER,
-        syntax: "address:port | port | unix:path [default_server] [proxy_protocol] …",
+        syntax: "address:port | port | unix:path [default_server] [ssl] [proxy_protocol] …",
         is_block: false,
         pass: Pass::First,
         doc: "An address that the server takes sessions on. With `proxy_protocol` they begin with \

@@ -19,6 +19,11 @@ pub(crate) struct NoEffect {
 }
 
 const HTTP_SERVER: Contexts = Contexts::HTTP.union(Contexts::SERVER);
+
+/// Blocks that open encrypted connections.
+const TLS_SERVER: Contexts = HTTP_SERVER
+    .union(Contexts::STREAM)
+    .union(Contexts::STREAM_SERVER);
 const HTTP_SERVER_LOCATION: Contexts = HTTP_SERVER.union(Contexts::LOCATION);
 
 /// The table.
@@ -341,7 +346,7 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
     },
     NoEffect {
         names: "ssl_dhparam",
-        contexts: Contexts::HTTP.union(Contexts::SERVER),
+        contexts: TLS_SERVER,
         reason: "there are no suites with DHE",
     },
     NoEffect {
@@ -353,7 +358,7 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
     },
     NoEffect {
         names: "ssl_ech_file",
-        contexts: Contexts::HTTP.union(Contexts::SERVER),
+        contexts: TLS_SERVER,
         reason: "names in handshakes are not encrypted (ECH)",
     },
 ];

@@ -27,10 +27,6 @@ pub(crate) const REFUSED: &[Refused] = &[
         reason: "the mail proxy is not part of this program",
     },
     Refused {
-        names: "proxy_ssl proxy_ssl_alpn ssl_handshake_timeout ssl_alpn",
-        reason: "this part of the proxy of TCP is not there yet",
-    },
-    Refused {
         names: "proxy_requests proxy_responses",
         reason: "the proxy of UDP is not there yet",
     },

@@ -20,6 +20,7 @@ use millpond_proxy::settings::declared::Declared;
 use millpond_proxy::settings::level::{self, Hooks, Level, Levels};
 use millpond_proxy::settings::main::MainSettings;
 use millpond_proxy::settings::{Conf, Uses};
+use millpond_proxy::tls;
 use millpond_proxy::upstream;
 use millpond_proxy::var::VariableTable;
 use millpond_stream::settings::FAMILIES;
@@ -162,6 +163,7 @@ fn read(cx: ParseContext, statement: &Statement) -> (Read, ParseContext) {
     }
     let blocks: Blocks = builder.take();
     let bindings = listen::bindings(&mut builder.cx, &blocks.servers, Carries::Sessions);
+    tls::contexts::prepare(&mut builder, &bindings);
     handler::limit_zone::check_uses(&mut builder);
     let variables = super::variables(&mut builder, RECORDS);
     let read = Read {
