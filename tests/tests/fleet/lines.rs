@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use millpond_testkit::{Deadline, Kind, Origin, Proxy, binary};
+use rustix::process::{Pid, Signal, kill_process};
 use std::process::Command;
 
 use crate::kit::{NODE, Nats, Node, WAIT, node, page};
@@ -158,6 +159,49 @@ fn zone_joins_and_leaves_a_fleet_by_reloads() -> Result<()> {
         .context("threads are left")?;
     second.warm("/a")?;
     assert_eq!(second.purge("/a", &[])?.header("Purge-Fleet"), None);
+    Ok(())
+}
+
+/// A successor, which the kit does not know; it is ended with this.
+struct Successor(Pid);
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _gone = kill_process(self.0, Signal::KILL);
+    }
+}
+
+#[test]
+fn new_binary_follows_in_place_of_the_old_one() -> Result<()> {
+    let nats = nats!();
+    let origin = Origin::start()?;
+    let other = Node::start(node("other", nats.port, &origin))?;
+    let mut changed = Node::start(node("changed", nats.port, &origin))?;
+    origin.route("/a", page("old"));
+    changed.warm("/a")?;
+    let old = changed.proxy.pid().context("it runs")?;
+    changed.proxy.signal(Signal::USR2)?;
+    let successor = || {
+        let text = changed.proxy.read_file("server.pid");
+        let pid = text.trim().parse().ok().filter(|pid| *pid != old as i32)?;
+        Some(Successor(Pid::from_raw(pid)?))
+    };
+    let found = Deadline::after(WAIT).poll(successor);
+    let _successor = found.context("no new process")?;
+    assert_eq!(
+        fleet_threads(&changed.proxy),
+        Some(0),
+        "two follow one zone"
+    );
+    changed.wait_until_ready()?;
+    origin.route("/a", page("new"));
+    other.purge_everywhere("/a")?;
+    assert_eq!(changed.page("/a")?.1, "new");
+    changed.proxy.quit()?;
+    assert_eq!(changed.page("/a")?.1, "new");
+    let log = changed.proxy.error_log();
+    assert_eq!(log.matches("counts as stale once").count(), 1, "{log}");
     Ok(())
 }
 

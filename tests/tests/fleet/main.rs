@@ -4,6 +4,8 @@
 //! Several processes and a server of NATS, which `cargo xtask setup` installs; `NATS_SERVER` names
 //! another. Without it, tests are skipped by name.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod figures;
 mod kit;
 mod lines;
@@ -319,7 +321,7 @@ fn log_that_is_lost_makes_everything_stale_and_goes_on() -> Result<()> {
                 .then_some(())
         };
         let told = Deadline::after(WAIT).poll(is_told);
-        told.with_context(|| log())?;
+        told.with_context(log)?;
     }
     change(&origin, &nodes, "/b")?;
     nodes[0].purge_everywhere("/b")?;

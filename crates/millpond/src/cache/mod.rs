@@ -60,7 +60,8 @@ const USAGE: &str = "usage: millpond cache stat   [--sites]
        millpond cache export [FILTER]... [--limit N] [-o FILE | --sqlite FILE]
        millpond cache sql    QUERY [FILTER]... [--csv] [--from FILE]
        millpond fleet status
-       millpond fleet purge  as cache purge, on all nodes of the fleets
+       millpond fleet purge  KEY|URL | --prefix TEXT | --wildcard TEXT | --site NAME | --host NAME
+                             | --tag TAG... | --all   [--soft] [--dry-run]
        millpond why          URL [--method METHOD] [--client ADDRESS] [-H 'Name: value']...
 options: -c FILE, -p PREFIX, -g DIRECTIVES, --zone NAME, --json
 filters: --site NAME, --host NAME, --prefix TEXT, --tag TAG, --older TIME, --newer TIME,

@@ -505,6 +505,23 @@ mod tests {
     }
 
     #[test]
+    fn purge_of_a_fleet_is_a_purge_that_waits_for_all_nodes() {
+        let status = parsed("fleet status --json").unwrap();
+        assert_eq!(
+            (status.command, status.format),
+            (Command::Fleet, Format::Json)
+        );
+        let purge = parsed("fleet purge --tag a --zone z").unwrap();
+        assert_eq!(
+            (purge.command, purge.among),
+            (Command::Purge, Among::OfFleets)
+        );
+        let wait = ("wait".to_string(), Bytes::from_static(b"fleet"));
+        assert!(purge.parameters.contains(&wait));
+        assert_eq!(parsed("purge --tag a").unwrap().among, Among::All);
+    }
+
+    #[test]
     fn what_a_command_has_no_use_for_is_a_mistake() {
         for line in [
             "",
@@ -537,6 +554,11 @@ mod tests {
             "purge --site a --prefix b",
             "purge --older 1d",
             "purge --tag a --all",
+            "fleet",
+            "fleet purge",
+            "fleet ls",
+            "fleet status a",
+            "fleet status --zone z",
             "why",
             "why a b",
             "why a --zone z",
