@@ -11,10 +11,11 @@ use h3::client::SendRequest;
 use h3_quinn::OpenStreams;
 use http::{HeaderMap, Request, Response};
 use millpond_testkit::{
-    Answer, Framing, Gate, Kind, Origin, Proxy, ProxyBuilder, Recorded, offset_bytes,
+    Answer, Framing, Gate, Kind, LogCheck, Origin, Proxy, ProxyBuilder, Recorded, offset_bytes,
 };
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Endpoint};
+use rustix::process::{Pid, Signal, kill_process};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use tokio::task::{JoinHandle, JoinSet};
@@ -51,6 +52,7 @@ const CONF: &str = "%%GLOBALS%%
             }
             location /few { keepalive_requests 3; return 200 few; }
             location /plain { proxy_pass http://%%ORIGIN%%; proxy_buffering off; }
+            location /pid { return 200 $pid; }
             location /told { return 200 '$server_protocol $http3 $scheme $ssl_protocol $host'; }
             location /metrics { metrics; }
         }
@@ -342,6 +344,56 @@ fn reload_lets_connections_finish_and_new_ones_begin() -> Result<()> {
         gate.open();
         ensure!(waiting.await??.text() == "at last");
         // GOAWAY, and the end without an error.
+        let end = old.task.await?;
+        ensure!(end.is_h3_no_error(), "{end:?}");
+        Ok(())
+    })
+}
+
+/// The process that took over, which is ended with this.
+struct Successor(Pid);
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _gone = kill_process(self.0, Signal::KILL);
+    }
+}
+
+/// Both processes read the same sockets, and each gets its own packets.
+#[test]
+fn a_new_binary_takes_new_connections_and_the_old_one_finishes_its_own() -> Result<()> {
+    const LEN: u64 = 1_000_000;
+    const OTHERS: usize = 20;
+    let (origin, identity) = (Origin::start()?, identity()?);
+    let gate = Gate::new();
+    let long = Answer::new(200).offset_body(LEN, 1);
+    origin.route("/plain", long.hold_body_at(LEN / 2, &gate));
+    let proxy = proxy(&origin, &identity).log_check(LogCheck::Off).start()?;
+    run(async {
+        let mut old = connect(proxy.port(), &identity).await?;
+        let first = get(&mut old, "/pid").await?.text();
+        let (mut send, long) = (old.send.clone(), request("GET", "/plain")?);
+        let waiting = tokio::spawn(async move { ask(&mut send, long, &[]).await });
+        origin.wait_for_requests(1)?;
+        proxy.signal(Signal::USR2)?;
+        let second = loop {
+            let mut new = connect(proxy.port(), &identity).await?;
+            let pid = get(&mut new, "/pid").await?.text();
+            if pid != first {
+                break pid;
+            }
+        };
+        let id = Pid::from_raw(second.parse()?).context("a process id")?;
+        let _successor = Successor(id);
+        for _ in 0..OTHERS {
+            let mut new = connect(proxy.port(), &identity).await?;
+            for _ in 0..OTHERS {
+                ensure!(get(&mut new, "/pid").await?.text() == second);
+            }
+        }
+        gate.open();
+        ensure!(waiting.await??.body == offset_bytes(0..LEN, 1));
         let end = old.task.await?;
         ensure!(end.is_h3_no_error(), "{end:?}");
         Ok(())

@@ -27,6 +27,8 @@ pub(crate) mod successor;
 pub(crate) mod thread;
 
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +37,7 @@ use millpond_fleet::Fleets;
 use millpond_otlp::Exporters;
 use millpond_otlp::exporter::FLUSH_MAX;
 use millpond_proxy::cache::{fleet, sweep};
+use millpond_proxy::downstream::quic::Directory;
 use millpond_proxy::handler::limit_zone;
 use millpond_proxy::settings::Conf;
 use millpond_proxy::worker::Shared;
@@ -197,6 +200,9 @@ impl Server {
     /// process changed to.
     pub fn start(&mut self) -> Result<(), StartError> {
         self.predecessor.wait_for_store();
+        if let Some(packets) = self.predecessor.take_packets() {
+            Directory::join(&self.shared, packets).map_err(StartError::Thread)?;
+        }
         if let Some(conf) = Arc::get_mut(&mut self.conf) {
             let shared = &self.shared;
             let opened = shared.zones.open(conf, &shared.sites);
@@ -409,7 +415,10 @@ impl Server {
             error::process(Level::Alert, format_args!("{failure}"));
             return;
         }
-        let copies = self.sockets.copies();
+        let copies = self
+            .sockets
+            .copies()
+            .and_then(|copies| self.share_packets(copies));
         let control = self.control.share().map(ControlSocket::into_fd);
         let start = |sockets| Successor::start(&process.program, sockets, control);
         match copies.and_then(start) {
@@ -426,6 +435,17 @@ impl Server {
                 put_back(&mut process.pid_file);
             }
         }
+    }
+
+    /// Adds the way of packets of QUIC to the sockets of a successor, which reads the same sockets
+    /// as we as long as we have connections.
+    fn share_packets(&self, mut copies: Vec<OwnedFd>) -> io::Result<Vec<OwnedFd>> {
+        if self.sockets.has_quic() {
+            let (ours, theirs) = UnixDatagram::pair()?;
+            Directory::join(&self.shared, ours)?;
+            copies.push(theirs.into());
+        }
+        Ok(copies)
     }
 
     /// The state of the service, in a line for people.

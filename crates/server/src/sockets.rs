@@ -120,6 +120,11 @@ impl Sockets {
         all.map(OwnedFd::try_clone).collect()
     }
 
+    /// True if there is a socket of QUIC.
+    pub fn has_quic(&self) -> bool {
+        self.bound.iter().any(|bound| bound.is_quic)
+    }
+
     /// Opens what `bindings` need beyond what there is. All errors are returned, and nothing is
     /// kept then.
     pub fn open(

@@ -8,7 +8,7 @@
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::Duration;
 
 use millpond_system::address::Address;
@@ -28,6 +28,7 @@ pub struct Predecessor {
     id: Option<Pid>,
     channel: Option<UnixStream>,
     control: Option<Inherited>,
+    packets: Option<UnixDatagram>,
 }
 
 impl Predecessor {
@@ -41,9 +42,14 @@ impl Predecessor {
         let notice = format_args!("using inherited sockets from \"{sockets}\"");
         error::process(Level::Notice, notice);
         let words = sockets.split([';', ':']).filter(|word| !word.is_empty());
-        let mut sockets = Vec::new();
+        let (mut sockets, mut packets) = (Vec::new(), None);
         for word in words {
-            match word.parse().ok().and_then(inherited::any) {
+            let number = word.parse().ok();
+            if let Some(way) = number.and_then(inherited::packets) {
+                packets = Some(way);
+                continue;
+            }
+            match number.and_then(inherited::any) {
                 Some((address, is_quic, fd)) => sockets.push(Inherited {
                     is_quic,
                     ..of_predecessor(address, fd)
@@ -66,6 +72,7 @@ impl Predecessor {
             id: getppid(),
             channel,
             control,
+            packets,
         };
         (predecessor, sockets)
     }
@@ -73,6 +80,11 @@ impl Predecessor {
     /// The predecessor's control socket, once.
     pub fn take_control(&mut self) -> Option<Inherited> {
         self.control.take()
+    }
+
+    /// The way of packets of QUIC that are the predecessor's, or ours, once.
+    pub(super) fn take_packets(&mut self) -> Option<UnixDatagram> {
+        self.packets.take()
     }
 
     /// True if there is a predecessor and it lives.

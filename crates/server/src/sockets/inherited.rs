@@ -5,6 +5,7 @@
 //!    program opens closes on exec, and so does what was taken.
 
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixDatagram;
 
 use millpond_proxy::downstream::listener::{self, address_of};
 use millpond_system::address::Address;
@@ -33,6 +34,9 @@ pub(crate) fn any(number: RawFd) -> Option<(Address, bool, OwnedFd)> {
         let (address, fd) = listener(number)?;
         return Some((address, false, fd));
     }
+    if is_local(number)? {
+        return None;
+    }
     let fd = take(number)?;
     rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).ok()?;
     rustix::io::ioctl_fionbio(&fd, true).ok()?;
@@ -40,6 +44,16 @@ pub(crate) fn any(number: RawFd) -> Option<(Address, bool, OwnedFd)> {
     rustix::net::sockopt::set_socket_reuseport(&fd, true).ok()?;
     let address = address_of(&rustix::net::getsockname(&fd).ok()?);
     matches!(address, Address::Inet(_)).then_some((address, true, fd))
+}
+
+/// The end of a way of packets between two processes that a descriptor number is.
+pub(crate) fn packets(number: RawFd) -> Option<UnixDatagram> {
+    if !is_datagram(number)? || !is_local(number)? {
+        return None;
+    }
+    let fd = take(number)?;
+    rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).ok()?;
+    Some(fd.into())
 }
 
 /// The connected socket that a descriptor number is, if it is one that another process left us.
@@ -60,6 +74,15 @@ fn is_datagram(number: RawFd) -> Option<bool> {
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     let kind = rustix::net::sockopt::socket_type(borrowed).ok()?;
     Some(kind == rustix::net::SocketType::DGRAM)
+}
+
+/// True for a socket that leads to processes of this machine only.
+#[allow(unsafe_code)]
+fn is_local(number: RawFd) -> Option<bool> {
+    // SAFETY: the number is only asked about here, which is an error if nothing is open there.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    let domain = rustix::net::sockopt::socket_domain(borrowed).ok()?;
+    Some(domain == rustix::net::AddressFamily::UNIX)
 }
 
 /// Takes a descriptor that was left open across the start of this program. The standard streams

@@ -25,6 +25,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use millpond_system::address::Address;
 use millpond_system::clock::{self, Instant};
 use millpond_system::log::error::Level;
 use millpond_system::quota::Waiting;
@@ -320,7 +321,8 @@ impl<'a> Session<'a> {
         self.log_at(level, format_args!("client sent {fault}"));
         self.is_leaving = true;
         self.unacknowledged.clear();
-        self.carrier.close(fault.code().0, b"");
+        // nginx's words.
+        self.carrier.close(fault.code().0, b"stream error");
         self.http3.leave();
     }
 
@@ -381,6 +383,7 @@ impl<'a> Session<'a> {
         self.http3.enter(Rc::clone(&lane));
         let wire = Wire::Stream(Rc::clone(&lane) as Rc<dyn Stream>);
         let client = Rc::new(Client::next(Rc::clone(connection), wire, &came));
+        client.remote.replace(Address::Inet(self.carrier.peer()));
         let begun = Begun { client, came, body };
         self.exchanges.add(&self.http3, lane, &self.listen, begun);
         if !self.may_go_on(now) {

@@ -15,12 +15,15 @@ use millpond_system::address::Address;
 use millpond_system::quota::{Seat, Side};
 use millpond_tls::quic::{HostKey, Starter};
 use millpond_tls::{ClientHello, Error, UNRECOGNIZED_NAME, quic};
-use quinn_proto::{IdleTimeout, Incoming, ServerConfig, TransportConfig, VarInt};
+use quinn_proto::{
+    IdleTimeout, Incoming, ServerConfig, TransportConfig, ValidationTokenConfig, VarInt,
+};
 
 use super::canonical;
 use super::endpoint::{Admission, HANDSHAKES_MOST, Host};
 use super::handshake;
 use super::link::Link;
+use super::tokens::{self, UsedTokens};
 use crate::downstream::connection::Connection;
 use crate::downstream::encryption;
 use crate::route::listen::{Binding, Listen};
@@ -55,6 +58,7 @@ pub(super) struct Limits {
     pub stream_window: u32,
     pub idle_timeout: Duration,
     pub uses_segments: bool,
+    pub retries: bool,
 }
 
 impl Admitting {
@@ -64,11 +68,15 @@ impl Admitting {
         generation: Rc<Generation>,
         key: &HostKey,
     ) -> Result<Self, Error> {
+        let tokens = &generation.worker.shared.quic.tokens;
         let configs = binding.listens.iter().map(|listen| {
             let limits = Limits::of(listen.names.default_server());
             let chooser = Arc::new(Contexts(Arc::clone(listen)));
             let starter = Arc::new(Starter::new(chooser)?);
-            Ok((Arc::clone(listen), Arc::new(config(starter, key, &limits))))
+            Ok((
+                Arc::clone(listen),
+                Arc::new(config(starter, (key, tokens), &limits)),
+            ))
         });
         Ok(Admitting {
             configs: configs.collect::<Result<_, Error>>()?,
@@ -147,11 +155,16 @@ impl Limits {
                 timeout => timeout,
             },
             uses_segments: settings.quic.uses_segments,
+            retries: settings.quic.retries,
         }
     }
 }
 
-fn config(starter: Arc<Starter>, key: &HostKey, limits: &Limits) -> ServerConfig {
+fn config(
+    starter: Arc<Starter>,
+    (key, tokens): (&HostKey, &Arc<UsedTokens>),
+    limits: &Limits,
+) -> ServerConfig {
     let mut transport = TransportConfig::default();
     transport
         .max_concurrent_bidi_streams(limits.streams.into())
@@ -162,8 +175,15 @@ fn config(starter: Arc<Starter>, key: &HostKey, limits: &Limits) -> ServerConfig
         .datagram_receive_buffer_size(None)
         .enable_segmentation_offload(limits.uses_segments)
         .max_idle_timeout(idle(limits.idle_timeout));
+    let mut known = ValidationTokenConfig::default();
+    known
+        .lifetime(tokens::LIFETIME)
+        .log(Arc::clone(tokens) as Arc<_>)
+        // nginx: they are of use where clients have to show their address.
+        .sent(u32::from(limits.retries));
     let mut config = ServerConfig::new(starter, key.token());
     config
+        .validation_token_config(known)
         .transport_config(Arc::new(transport))
         .retry_token_lifetime(RETRY_LIFETIME);
     config

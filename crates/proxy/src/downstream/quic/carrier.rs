@@ -3,6 +3,7 @@
 //! Invariants:
 //! 1. Streams are read in order, and what is not read holds the client back by QUIC's windows.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -14,6 +15,7 @@ use quinn_proto::{
     ConnectionError, Dir, Event, ReadError, StreamEvent as Happened, StreamId, VarInt, WriteError,
 };
 
+use super::canonical;
 use super::link::Link;
 use crate::downstream::connection::Connection;
 
@@ -135,6 +137,12 @@ impl QuicCarrier {
     /// Sends; the endpoint takes it away after this task's turn.
     pub(crate) fn send<T>(&self, work: impl FnOnce(&mut Sender<'_>) -> T) -> T {
         self.link.change(|machine| work(&mut Sender(machine)))
+    }
+
+    /// The client's address now: it may have changed since the connection began (RFC 9000 §9).
+    pub(crate) fn peer(&self) -> SocketAddr {
+        let now = self.link.look(quinn_proto::Connection::remote_address);
+        canonical(now)
     }
 
     /// Ends the connection with a code of the protocol inside.

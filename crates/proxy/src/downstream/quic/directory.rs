@@ -2,23 +2,30 @@
 //! belong to another are handed over.
 //!
 //! That is seldom: the kernel reads the number of the socket in a packet, but for the first ones of
-//! a connection, and for a while after the sockets of an address have changed.
+//! a connection, and for a while after the sockets of an address have changed. While a binary is
+//! changed, two processes read the same sockets: what belongs to nobody here may be theirs (`kin`).
 //!
 //! Invariants:
 //! 1. No two endpoints of the process have the same [`Owner`].
 //! 2. What an endpoint does not take off its channel is bounded by [`HANDED_MOST`], and lost beyond
 //!    that, as packets may be.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::os::unix::net::UnixDatagram;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use millpond_system::chance;
 use millpond_system::udp::{EcnCodepoint, Packet};
 use millpond_tls::Error;
 use millpond_tls::quic::HostKey;
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 
 use super::identifier::Owner;
+use super::kin::Kin;
+use super::tokens::UsedTokens;
+use crate::worker::Shared;
 
 /// Packets that wait for their endpoint (guessed: some batches).
 const HANDED_MOST: usize = 256;
@@ -38,6 +45,10 @@ pub struct Directory {
     places: Mutex<Vec<Place>>,
     /// The keys where none are configured.
     key: OnceLock<HostKey>,
+    /// Tokens that clients have used.
+    pub(super) tokens: Arc<UsedTokens>,
+    /// The process that reads the same sockets, while there is one.
+    kin: Mutex<Option<(Arc<Kin>, AbortHandle)>>,
 }
 
 /// The connections that an endpoint serves.
@@ -88,8 +99,8 @@ impl Directory {
     ) -> (Owner, mpsc::Receiver<Handed>) {
         let (sender, receiver) = mpsc::channel(HANDED_MOST);
         let mut places = self.places();
-        let first = chance::word() as u8;
-        let turns = (0..=u8::MAX).map(|step| first.wrapping_add(step));
+        let first = chance::word() as u16;
+        let turns = (0..=u16::MAX).map(|step| first.wrapping_add(step));
         let owners = turns.map(|turn| Owner { socket, turn });
         let is_free = |owner: &Owner| places.iter().all(|place| place.owner != *owner);
         let free = owners.clone().find(is_free);
@@ -129,6 +140,49 @@ impl Directory {
         self.hand(packet, |place| {
             place.address == address && place.serving == Serving::New
         })
+    }
+
+    /// Hands a packet that is nobody's here to the other process; false if there is none.
+    pub(super) fn hand_to_kin(&self, address: SocketAddr, packet: &Packet<'_>) -> bool {
+        let mut kin = self.kin();
+        let is_sent = kin
+            .as_ref()
+            .is_some_and(|(kin, _)| kin.send(address, packet));
+        if !is_sent && let Some((_, task)) = kin.take() {
+            task.abort();
+        }
+        is_sent
+    }
+
+    /// Takes a packet from the other process: for its owner, or for who serves the address.
+    fn take(&self, address: SocketAddr, packet: &Packet<'_>) {
+        let owner = Owner::of_packet(packet.bytes);
+        if !owner.is_some_and(|owner| self.hand_over(owner, packet)) {
+            self.hand_to_serving(address, packet);
+        }
+    }
+
+    /// Shares sockets with another process, at the other end of `socket`, until that is gone. To be
+    /// called on a runtime.
+    ///
+    /// # Errors
+    /// The runtime cannot watch it.
+    pub fn join(shared: &Arc<Shared>, socket: UnixDatagram) -> io::Result<()> {
+        let kin = Arc::new(Kin::new(socket)?);
+        let (receiving, directory) = (Arc::clone(&kin), Arc::clone(shared));
+        let task = tokio::spawn(async move {
+            let take = |address, packet: &Packet<'_>| directory.quic.take(address, packet);
+            receiving.receive(take).await;
+        });
+        let before = shared.quic.kin().replace((kin, task.abort_handle()));
+        if let Some((_, task)) = before {
+            task.abort();
+        }
+        Ok(())
+    }
+
+    fn kin(&self) -> MutexGuard<'_, Option<(Arc<Kin>, AbortHandle)>> {
+        self.kin.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hand(&self, packet: &Packet<'_>, is_meant: impl Fn(&Place) -> bool) -> bool {

@@ -231,11 +231,12 @@ impl Endpoint {
         let is_handed = match owner {
             Some(owner) if owner == self.post.owner => false,
             Some(owner) if directory.hand_over(owner, packet) => true,
-            // It may begin a connection, and this endpoint takes none. What is nobody's here may be
-            // of a process that reads the same socket, so that it gets no reset.
+            // It may begin a connection, and this endpoint takes none.
             _ if self.host.borrow().is_none() => {
-                directory.hand_to_serving(self.post.address, packet) || owner.is_some()
+                directory.hand_to_serving(self.post.address, packet)
+                    || directory.hand_to_kin(self.post.address, packet)
             }
+            Some(_) if !begins(packet.bytes) => directory.hand_to_kin(self.post.address, packet),
             _ => false,
         };
         if !is_handed {
@@ -473,6 +474,11 @@ impl Endpoint {
             *task = Some(cx.waker().clone());
         }
     }
+}
+
+/// True for a packet that may begin a connection: an Initial one (RFC 9000 §17.2.2).
+fn begins(packet: &[u8]) -> bool {
+    packet.first().is_some_and(|first| first & 0xb0 == 0x80)
 }
 
 impl EndpointTask {

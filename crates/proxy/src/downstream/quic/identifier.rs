@@ -3,8 +3,8 @@
 //! | bytes | |
 //! |---|---|
 //! | 0, 1 | number of the socket, big-endian: packets with a short header come to it |
-//! | 2 | number that tells endpoints of the same socket apart, in this process and others |
-//! | 3 to 11 | random |
+//! | 2, 3 | number that tells endpoints of the same socket apart, in this process and others |
+//! | 4 to 11 | random |
 //!
 //! Valid is an id of this length. The endpoint of a socket makes it, the kernel and the endpoints
 //! read it ([decision 16](../../../../../docs/decisions/0016-quic-packets-find-their-worker.md)).
@@ -23,7 +23,7 @@ pub(super) struct Owner {
     /// The socket of its endpoint, by its place in the group.
     pub socket: u16,
     /// The number that tells endpoints of this socket apart.
-    pub turn: u8,
+    pub turn: u16,
 }
 
 impl Owner {
@@ -39,9 +39,9 @@ impl Owner {
             [] => None,
         };
         match id? {
-            [high, low, turn, ..] => Some(Owner {
-                socket: u16::from_be_bytes([*high, *low]),
-                turn: *turn,
+            [a, b, c, d, ..] => Some(Owner {
+                socket: u16::from_be_bytes([*a, *b]),
+                turn: u16::from_be_bytes([*c, *d]),
             }),
             _ => None,
         }
@@ -51,10 +51,9 @@ impl Owner {
 impl ConnectionIdGenerator for Owner {
     fn generate_cid(&mut self) -> ConnectionId {
         let mut bytes = [0; LEN];
-        let [high, low] = self.socket.to_be_bytes();
-        bytes[..3].copy_from_slice(&[high, low, self.turn]);
-        bytes[3..11].copy_from_slice(&chance::word().to_be_bytes());
-        bytes[11..].copy_from_slice(&chance::word().to_be_bytes()[..1]);
+        bytes[..2].copy_from_slice(&self.socket.to_be_bytes());
+        bytes[2..4].copy_from_slice(&self.turn.to_be_bytes());
+        bytes[4..].copy_from_slice(&chance::word().to_be_bytes());
         ConnectionId::new(&bytes)
     }
 
@@ -93,7 +92,7 @@ mod tests {
     #[test]
     fn a_long_header_tells_it_if_its_id_is_as_long_as_ours() {
         let owner = Owner { socket: 1, turn: 2 };
-        let id = [0, 1, 2, 9, 9, 9, 9, 9, 9, 9, 9, 9];
+        let id = [0, 1, 0, 2, 9, 9, 9, 9, 9, 9, 9, 9];
         let packet = |len: u8| [&[0xc0, 0, 0, 0, 1, len][..], &id, b"more"].concat();
         assert_eq!(Owner::of_packet(&packet(12)), Some(owner));
         assert_eq!(Owner::of_packet(&packet(8)), None);

@@ -19,8 +19,10 @@ mod directory;
 mod endpoint;
 mod handshake;
 mod identifier;
+mod kin;
 mod link;
 pub mod policy;
+mod tokens;
 
 use std::cell::RefCell;
 use std::io;
