@@ -392,15 +392,18 @@ fn a_user_that_is_none_is_refused_to_root() -> Result<()> {
 /// is in its place; in a group of servers, too.
 #[test]
 fn directives_of_modules_are_refused_with_the_module() -> Result<()> {
-    let (brotli, purge) = (
-        in_location("brotli on;"),
+    let (pagespeed, purge) = (
+        in_location("pagespeed on;"),
         in_location("proxy_cache_purge on;"),
     );
     let group = "events {} http { upstream u { server 127.0.0.1:1; check interval=3000; } }";
     for (text, messages) in [
         (
-            brotli.as_str(),
-            ["unknown directive \"brotli\"", "it belongs to ngx_brotli"],
+            pagespeed.as_str(),
+            [
+                "unknown directive \"pagespeed\"",
+                "it belongs to ngx_pagespeed",
+            ],
         ),
         (
             group,

@@ -25,6 +25,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("nagios4-core", "tests of monitors"),
     ("nghttp2-client", "tests of clients"),
     ("nginx-extras", "differential tests"),
+    ("libnginx-mod-http-brotli-filter", "differential tests"),
+    ("libnginx-mod-http-brotli-static", "differential tests"),
     ("chromium", "the dashboard's tests; tests of clients"),
     ("ffmpeg", "the foreign suite; tests of clients"),
     ("memcached", "the foreign suite"),

@@ -171,6 +171,7 @@ const AREAS: &[Area] = &[
             "disable_symlinks",
             "error_page",
             "gunzip",
+            "codings",
             "gzip",
             "ssi",
             "static_file",

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_conf::VarId;
+use millpond_semantics::accept_encoding::Coding;
 use millpond_system::address::Address;
 use millpond_system::clock::Instant;
 use millpond_wire::header::{Fields, Known};
@@ -187,8 +188,8 @@ pub struct Request {
     pub is_internal: bool,
     /// True when an `if` block names an upstream, and one that holds after it names none.
     pub pass_is_lost: bool,
-    /// Lengths of the compressed answer, when it is compressed.
-    pub gzip_lens: Option<Rc<CompressedLens>>,
+    /// Coding and lengths of the compressed answer, when it is compressed.
+    pub compressed: Option<(Coding, Rc<CompressedLens>)>,
     /// Fields that the answer gets whoever makes it: Location of a redirect, WWW-Authenticate of a
     /// refusal.
     pub answer_fields: Fields,
@@ -281,7 +282,7 @@ impl Request {
             location,
             is_internal: false,
             pass_is_lost: false,
-            gzip_lens: None,
+            compressed: None,
             answer_fields: Fields::new(),
             path: PathState::default(),
             error: ErrorState::default(),
@@ -414,7 +415,7 @@ impl Request {
             location: Arc::clone(&self.location),
             is_internal: self.is_internal,
             pass_is_lost: false,
-            gzip_lens: None,
+            compressed: None,
             answer_fields: Fields::new(),
             path: self.path.of_fork(),
             error: self.error,

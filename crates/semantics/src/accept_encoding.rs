@@ -1,4 +1,5 @@
-//! Acceptance of gzip by a client, by nginx's reading of Accept-Encoding.
+//! Acceptance of content codings by a client: of gzip by nginx's reading of Accept-Encoding, of
+//! others by RFC 9110 §12.5.3.
 //!
 //! # Differs from the RFC
 //! nginx looks for the word `gzip` and for nothing else: `*` and `x-gzip` do not count (RFC 9110
@@ -9,6 +10,31 @@
 //! nginx takes a `gzip` right behind a `gzip` that did not count, as in `xgzipgzip`; here it does
 //! not.
 
+use crate::list::{members, trim_ows};
+
+/// A content coding (RFC 9110 §8.4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coding {
+    /// RFC 7932.
+    Brotli,
+    /// RFC 8878.
+    Zstd,
+    /// RFC 1952.
+    Gzip,
+}
+
+impl Coding {
+    /// The name in fields.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Coding::Brotli => "br",
+            Coding::Zstd => "zstd",
+            Coding::Gzip => "gzip",
+        }
+    }
+}
+
 /// True if `value` accepts gzip.
 #[must_use]
 pub fn accepts_gzip(value: &[u8]) -> bool {
@@ -17,6 +43,43 @@ pub fn accepts_gzip(value: &[u8]) -> bool {
         return true;
     }
     after_gzip(value).is_some_and(|rest| !is_refused(rest))
+}
+
+/// The quality that `value` gives a coding, in thousandths; zero if the coding is not named or
+/// refused.
+///
+/// `*` names nothing here: a client that knows a coding beyond gzip says so.
+#[must_use]
+pub fn quality(value: &[u8], coding: &[u8]) -> u16 {
+    let named = members(value).find_map(|member| {
+        let mut parts = member.split(|byte| *byte == b';').map(trim_ows);
+        let name = parts.next()?;
+        name.eq_ignore_ascii_case(coding)
+            .then(|| parts.next().map_or(Some(1000), weight))
+    });
+    named.flatten().unwrap_or(0)
+}
+
+/// A weight in thousandths; none if it is malformed (RFC 9110 §12.4.2).
+fn weight(parameter: &[u8]) -> Option<u16> {
+    let [b'q' | b'Q', b'=', quality @ ..] = parameter else {
+        return None;
+    };
+    let (whole, digits) = match quality {
+        [b'0'] => (0, &[][..]),
+        [b'1'] => (1000, &[][..]),
+        [b'0', b'.', digits @ ..] => (0, digits),
+        [b'1', b'.', digits @ ..] => (1000, digits),
+        _ => return None,
+    };
+    if digits.len() > 3 || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let places = [100, 10, 1].into_iter().zip(digits);
+    let rest: u16 = places
+        .map(|(place, digit)| place * u16::from(digit - b'0'))
+        .sum();
+    (whole + rest <= 1000).then_some(whole + rest)
 }
 
 /// Rest behind the first `gzip` that begins a member.
@@ -98,6 +161,30 @@ mod tests {
             "x-gzip, gzip",
         ] {
             assert!(accepts_gzip(value.as_bytes()), "{value}");
+        }
+    }
+
+    #[test]
+    fn quality_of_a_coding_is_that_of_its_member() {
+        for (value, expected) in [
+            ("br", 1000),
+            ("gzip, deflate, br, zstd", 1000),
+            ("gzip;q=1.0, BR;q=0.5", 500),
+            ("br ; q=0.125", 125),
+            ("br;Q=1.000", 1000),
+            ("br;q=0.1, br", 100),
+            ("br;q=0", 0),
+            ("br;q=0.000", 0),
+            ("br;q=1.001", 0),
+            ("br;q=0.1234", 0),
+            ("br;q=.5", 0),
+            ("br;level=1", 0),
+            ("br;q=", 0),
+            ("x-br, brr", 0),
+            ("*", 0),
+            ("", 0),
+        ] {
+            assert_eq!(quality(value.as_bytes(), b"br"), expected, "{value}");
         }
     }
 

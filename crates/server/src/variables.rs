@@ -29,7 +29,9 @@ const PLAIN: &[&[Variable]] = &[
     tls::variables::VARIABLES,
     tls::acme::variables::VARIABLES,
     upstream::fastcgi::VARIABLES,
+    filter::brotli::VARIABLES,
     filter::gzip::VARIABLES,
+    filter::zstd::VARIABLES,
     filter::ssi::VARIABLES,
     filter::userid::VARIABLES,
 ];

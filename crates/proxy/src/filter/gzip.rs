@@ -1,48 +1,29 @@
 //! `gzip` and its directives: compression of answers while they are sent.
 //!
-//! An answer is compressed when its status, type and length allow it and the client takes it. The
-//! body is pulled piece by piece; what is compressed is handed on in pieces of about
-//! `OUTPUT_SIZE`, and when the source has nothing for the moment, what it gave is flushed, so
-//! that a slow stream is not held back.
-//!
-//! Invariants:
-//! 1. Not more than one input piece, the compressor's state and `OUTPUT_SIZE` with one compressed
-//!    input are held.
-//! 2. A body that fails is not finished: the client sees that it is cut.
-//! 3. A body of which little comes out, however much goes in, lets other connections have their
-//!    turn.
+//! An answer is compressed when its status, type and length allow it and the client takes it; of
+//! several codings `coding` chooses, and `compressor` runs the stream.
 //!
 //! Sources: RFC 1952; nginx ngx_http_gzip_filter, ngx_http_gzip_ok.
 
-use std::pin::Pin;
-use std::rc::Rc;
+use std::io;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use flate2::{Compress, Compression, FlushCompress, Status};
 use millpond_conf::{ArgError, Args, Buffers, ByteSize, Flags, FromArgs};
-use millpond_semantics::accept_encoding::accepts_gzip;
+use millpond_semantics::accept_encoding::{Coding, accepts_gzip};
 use millpond_semantics::date::parse_http_date;
 use millpond_semantics::list::has_token;
-use millpond_system::body::{Body, BodyError, BodyStream, FILE_READ_SIZE, Piece};
 use millpond_system::clock;
 use millpond_wire::header::{Fields, Known};
 use millpond_wire::http1::Version;
-use tokio::task::coop::poll_proceed;
 
+use super::coding;
+use super::compressor::Compressor;
 use super::type_set::TypeSet;
 use crate::request::Request;
-use crate::request::state::CompressedLens;
-use crate::response::Response;
 use crate::route::regex::{Case, Regex};
 use crate::var::Variable;
 
-/// Amount of compressed data that is gathered before it is sent: as much as one read of a file.
-const OUTPUT_SIZE: usize = FILE_READ_SIZE;
-/// Part of a task's budget of 128 that one part of the input takes, beside one for a read of a
-/// socket (arbitrary: half a megabyte a turn is some ten milliseconds of text).
-const PART_COST: u32 = 8;
 /// The least room that is given to the compressor at a time (found good: a small answer fits into
 /// it whole).
 const OUTPUT_STEP: usize = 1024;
@@ -260,66 +241,32 @@ fn is_old_msie(agent: &[u8]) -> bool {
 pub const VARIABLES: &[Variable] = &[Variable {
     name: "gzip_ratio",
     doc: "How many times longer the answer was before its compression, with two decimals.",
-    write: |req, out| match &req.gzip_lens {
-        Some(lens) => write_ratio(lens, out),
-        None => false,
-    },
+    write: |req, out| coding::write_ratio(req, Coding::Gzip, out),
 }];
 
-fn write_ratio(lens: &CompressedLens, out: &mut Vec<u8>) -> bool {
-    let (before, after) = (u128::from(lens.before.get()), u128::from(lens.after.get()));
-    // nginx rounds at the third decimal; nothing to divide by means no value.
-    let Some(thousandths) = (before * 1000).checked_div(after) else {
-        return false;
-    };
-    let hundredths = (thousandths + 5) / 10;
-    let text = format!("{}.{:02}", hundredths / 100, hundredths % 100);
-    out.extend_from_slice(text.as_bytes());
-    true
-}
-
 /// Plan by which an answer is compressed.
-#[derive(Clone, Debug)]
-pub struct Plan {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
     level: u32,
     window_bits: u8,
-    lens: Rc<CompressedLens>,
 }
 
-/// Decides whether the answer is compressed, and changes its head.
-pub(crate) fn run(req: &mut Request, response: &mut Response) -> Option<Plan> {
-    let policy = &req.location.settings.gzip;
-    if !policy.enabled || response.changes.are_barred || !is_suitable(policy, response) {
-        return None;
+impl Plan {
+    /// The plan for an answer of that length.
+    pub(crate) fn new(policy: &GzipPolicy, length: Option<u64>) -> Self {
+        Plan {
+            level: policy.level.0,
+            window_bits: window_bits(policy.window, length),
+        }
     }
-    response.changes.are_by_coding = true;
-    if !is_taken(req, &response.fields) {
-        return None;
-    }
-    let plan = Plan {
-        level: policy.level.0,
-        window_bits: window_bits(policy.window, response.length),
-        lens: Rc::default(),
-    };
-    req.gzip_lens = Some(Rc::clone(&plan.lens));
-    response.body_changes();
-    response
-        .fields
-        .set(Known::ContentEncoding, Bytes::from_static(b"gzip"));
-    Some(plan)
-}
 
-fn is_suitable(policy: &GzipPolicy, response: &Response) -> bool {
-    let is_encoded = response
-        .fields
-        .get_all(Known::ContentEncoding)
-        .any(|it| !it.is_empty());
-    matches!(response.status, 200 | 403 | 404)
-        && !is_encoded
-        && response
-            .length
-            .is_none_or(|length| length >= policy.min_length.0)
-        && TypeSet::any_fits(&policy.types, response)
+    /// The compressor of the answer's body.
+    pub(crate) fn compressor(&self) -> Gzip {
+        Gzip(Compress::new_gzip(
+            Compression::new(self.level),
+            self.window_bits,
+        ))
+    }
 }
 
 /// nginx: a short body needs no larger window than itself; the last 262 bytes of one are not used.
@@ -395,133 +342,39 @@ fn is_expired(expires: &[u8], fields: &Fields) -> bool {
     }
 }
 
-/// Compresses a body while it is sent.
-pub(crate) fn compress_body(body: Body, plan: Plan) -> Body {
-    Body::stream(GzipBody {
-        inner: body,
-        current: None,
-        compressor: Compress::new_gzip(Compression::new(plan.level), plan.window_bits),
-        output: Vec::new(),
-        state: State::Flushed,
-        lens: plan.lens,
-    })
-}
+/// A stream of gzip.
+pub(crate) struct Gzip(Compress);
 
-/// Place at which the compressed stream stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Everything that came in is on its way.
-    Flushed,
-    /// The compressor holds something back.
-    Holding,
-    /// The end was written.
-    Ended,
-}
-
-/// A body that is compressed.
-struct GzipBody {
-    inner: Body,
-    /// Rest of the last piece.
-    current: Option<Piece>,
-    compressor: Compress,
-    output: Vec<u8>,
-    state: State,
-    lens: Rc<CompressedLens>,
-}
-
-impl BodyStream for GzipBody {
-    fn poll_next(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Piece, BodyError>>> {
-        while self.state != State::Ended && self.output.len() < OUTPUT_SIZE {
-            // INVARIANT 3.
-            if self.current.is_some() && poll_turn(cx).is_pending() {
-                if self.output.is_empty() {
-                    return Poll::Pending;
-                } else {
-                    break;
-                }
-            }
-            if let Err(error) = self.compress_current() {
-                return Poll::Ready(Some(Err(error)));
-            }
-            if self.current.is_some() {
-                continue;
-            }
-            match self.inner.poll_next(cx) {
-                Poll::Ready(Some(Ok(piece))) => self.current = Some(piece),
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
-                Poll::Ready(None) => {
-                    self.compress(&[], FlushCompress::Finish);
-                    self.state = State::Ended;
-                }
-                Poll::Pending if self.state == State::Holding => {
-                    self.compress(&[], FlushCompress::Sync);
-                    self.state = State::Flushed;
-                }
-                Poll::Pending if self.output.is_empty() => return Poll::Pending,
-                Poll::Pending => break,
-            }
-        }
-        let output = std::mem::take(&mut self.output);
-        if output.is_empty() {
-            return Poll::Ready(None);
-        }
-        Poll::Ready(Some(Ok(Piece::Memory(Bytes::from(output)))))
+impl Compressor for Gzip {
+    fn take(&mut self, input: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        self.run(input, FlushCompress::None, out)
     }
 
-    fn take_trailers(mut self: Pin<&mut Self>) -> Option<Fields> {
-        super::trailers_of_changed(self.inner.take_trailers())
+    fn flush(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+        self.run(&[], FlushCompress::Sync, out)
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+        self.run(&[], FlushCompress::Finish, out)
     }
 }
 
-/// Takes what a part of the input costs from the task's budget; pending when the turn is over.
-fn poll_turn(cx: &mut Context<'_>) -> Poll<()> {
-    for _ in 0..PART_COST {
-        std::task::ready!(poll_proceed(cx)).made_progress();
-    }
-    Poll::Ready(())
-}
-
-impl GzipBody {
-    /// Compresses the next part of the current piece.
-    fn compress_current(&mut self) -> Result<(), BodyError> {
-        let Some(piece) = &mut self.current else {
-            return Ok(());
-        };
-        let input = piece.split_to(FILE_READ_SIZE as u64).take_memory()?;
-        if piece.is_empty() {
-            self.current = None;
-        }
-        self.compress(&input, FlushCompress::None);
-        self.state = State::Holding;
-        Ok(())
-    }
-
+impl Gzip {
     /// Runs the compressor until it has taken the input and given what it is asked for.
-    fn compress(&mut self, input: &[u8], flush: FlushCompress) {
-        self.run_compressor(input, flush);
-        self.lens.before.set(self.compressor.total_in());
-        self.lens.after.set(self.compressor.total_out());
-    }
-
-    fn run_compressor(&mut self, input: &[u8], flush: FlushCompress) {
+    fn run(&mut self, input: &[u8], flush: FlushCompress, out: &mut Vec<u8>) -> io::Result<()> {
         let mut rest = input;
         // Each round makes room first, so the compressor always gets further.
         loop {
-            self.output.reserve(OUTPUT_STEP);
-            let before = self.compressor.total_in();
-            let status = self.compressor.compress_vec(rest, &mut self.output, flush);
-            let taken = (self.compressor.total_in() - before) as usize;
+            out.reserve(OUTPUT_STEP);
+            let before = self.0.total_in();
+            let status = self.0.compress_vec(rest, out, flush)?;
+            let taken = (self.0.total_in() - before) as usize;
             rest = rest.get(taken..).unwrap_or_default();
-            let has_room = self.output.len() < self.output.capacity();
-            match status {
-                Ok(Status::StreamEnd) => return,
-                // The compressor has nothing more to give when it left room.
-                Ok(_) if rest.is_empty() && has_room && !is_finish(flush) => return,
-                Ok(_) => {}
-                Err(_) => return,
+            let has_room = out.len() < out.capacity();
+            // The compressor has nothing more to give when it left room.
+            let is_done = rest.is_empty() && has_room && !is_finish(flush);
+            if is_done || matches!(status, Status::StreamEnd) {
+                return Ok(());
             }
         }
     }
@@ -534,17 +387,22 @@ fn is_finish(flush: FlushCompress) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filter::compressor::compress_body;
+    use bytes::Bytes;
+    use millpond_system::body::{Body, BodyError, BodyStream, FILE_READ_SIZE, Piece};
     use std::cell::Cell;
     use std::collections::VecDeque;
     use std::io::Read;
-    use std::task::Waker;
+    use std::pin::Pin;
+    use std::rc::Rc;
+    use std::task::{Context, Poll, Waker};
 
-    fn plan() -> Plan {
-        Plan {
+    fn compressed(body: Body) -> Body {
+        let plan = Plan {
             level: 1,
             window_bits: 15,
-            lens: Rc::default(),
-        }
+        };
+        compress_body(body, plan.compressor(), Rc::default())
     }
 
     /// A source that says "not yet" after each piece.
@@ -587,7 +445,7 @@ mod tests {
     #[test]
     fn small_bodies_have_the_sizes_of_zlib() {
         for (text, len) in [(&b""[..], 20), (b"SEE-THIS", 28)] {
-            let found = pieces(compress_body(Body::from(Bytes::from_static(text)), plan()));
+            let found = pieces(compressed(Body::from(Bytes::from_static(text))));
             assert_eq!(found.len(), 1);
             assert_eq!(found[0].len(), len);
             assert_eq!(unzip(&found[0]), text);
@@ -598,7 +456,7 @@ mod tests {
     fn body_that_shrinks_to_nothing_lets_others_have_their_turn() {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let zeros = Bytes::from(vec![0; 4 << 20]);
-        let mut body = compress_body(Body::from(zeros.clone()), plan());
+        let mut body = compressed(Body::from(zeros.clone()));
         let turns = Rc::new(Cell::new(0));
         let others = Rc::clone(&turns);
         let set = tokio::task::LocalSet::new();
@@ -630,18 +488,15 @@ mod tests {
         })
         .take(300_000)
         .collect();
-        let found = pieces(compress_body(
-            Body::from(Bytes::from(noise.clone())),
-            plan(),
-        ));
-        assert!(found.len() > 5 && found.iter().all(|piece| piece.len() < 3 * OUTPUT_SIZE));
+        let found = pieces(compressed(Body::from(Bytes::from(noise.clone()))));
+        assert!(found.len() > 5 && found.iter().all(|piece| piece.len() < 3 * FILE_READ_SIZE));
         assert_eq!(unzip(&found.concat()), noise);
     }
 
     #[test]
     fn pause_of_the_source_flushes_what_it_gave() {
         let source = Halting(VecDeque::from([&b"first"[..], b"second"]), false);
-        let mut body = compress_body(Body::stream(source), plan());
+        let mut body = compressed(Body::stream(source));
         let mut cx = Context::from_waker(Waker::noop());
         let Poll::Ready(Some(Ok(piece))) = body.poll_next(&mut cx) else {
             panic!("held back")
@@ -656,26 +511,6 @@ mod tests {
         assert_eq!(&text, b"first");
         let rest = pieces(body).concat();
         assert_eq!(unzip(&[&first[..], &rest].concat()), b"firstsecond");
-    }
-
-    #[test]
-    fn ratio_has_two_rounded_decimals() {
-        for (before, after, expected) in [
-            (300, 100, "3.00"),
-            (1000, 501, "2.00"),
-            (1000, 3, "333.33"),
-            (2999, 1500, "2.00"),
-            (1, 100, "0.01"),
-        ] {
-            let lens = CompressedLens {
-                before: Cell::new(before),
-                after: Cell::new(after),
-            };
-            let mut text = Vec::new();
-            assert!(write_ratio(&lens, &mut text));
-            assert_eq!(String::from_utf8_lossy(&text), expected);
-        }
-        assert!(!write_ratio(&CompressedLens::default(), &mut Vec::new()));
     }
 
     #[test]

@@ -3,12 +3,12 @@
 //!
 //! ```text
 //! not_modified ─► edit_headers ─► headers ─► userid ─► gunzip ─► addition ─► sub ─► charset ─┐
-//!                                                                    range ◄── gzip ◄── ssi ◄┘
+//!                                                                    range ◄─ coding ◄── ssi ◄┘
 //! ```
 //!
 //! A filter looks at the head, changes it in place and notes in [`BodyChanges`] what is to become
 //! of the body. The body is changed at the end, in the order range, gunzip, sub, charset, ssi,
-//! addition, gzip: a range is cut from the bytes of the resource.
+//! addition, coding: a range is cut from the bytes of the resource.
 //!
 //! The answer of a subrequest meets only the filters that change its text ([`run_part`]).
 //!
@@ -23,7 +23,10 @@
 
 pub(crate) mod addition;
 pub mod advertise;
+pub mod brotli;
 pub mod charset;
+pub mod coding;
+pub(crate) mod compressor;
 pub mod edit_headers;
 pub(crate) mod fragment;
 pub(crate) mod gunzip;
@@ -33,6 +36,7 @@ pub mod ssi;
 pub mod sub;
 pub(crate) mod type_set;
 pub mod userid;
+pub mod zstd;
 
 use std::sync::Arc;
 
@@ -57,7 +61,7 @@ enum Filter {
     Sub,
     Charset,
     Ssi,
-    Gzip,
+    Coding,
 }
 
 /// The filters of texts in the order in which an answer meets them.
@@ -67,7 +71,7 @@ const TEXT_FILTERS: [Filter; 6] = [
     Filter::Sub,
     Filter::Charset,
     Filter::Ssi,
-    Filter::Gzip,
+    Filter::Coding,
 ];
 
 /// True if one of the filters of texts may act here: without one none of them is asked.
@@ -78,7 +82,7 @@ pub fn changes_text(settings: &LocationSettings) -> bool {
         || !settings.sub.pairs.is_empty()
         || settings.charset.charset != charset::Charset::Off
         || settings.ssi.enabled
-        || settings.gzip.enabled
+        || coding::is_enabled(settings)
 }
 
 /// Decisions of the filters about the body.
@@ -95,7 +99,7 @@ pub struct BodyChanges {
     /// True when other requests' answers come around it.
     pub is_added_to: bool,
     /// Plan of the compression.
-    pub gzip: Option<gzip::Plan>,
+    pub coding: Option<coding::Plan>,
 }
 
 /// Runs all filters; after a refusal the answer must not be sent.
@@ -142,7 +146,7 @@ fn change_text(req: &mut Request, response: &mut Response) -> BodyChanges {
             Filter::Sub => changes.sub = sub::run(req, response),
             Filter::Charset => changes.recode = charset::run(req, response),
             Filter::Ssi => changes.ssi = ssi::run(req, response),
-            Filter::Gzip => changes.gzip = gzip::run(req, response),
+            Filter::Coding => changes.coding = coding::run(req, response),
         }
     }
     changes
@@ -193,7 +197,7 @@ impl BodyChanges {
         } else {
             body
         };
-        let gzip = self.gzip.take();
+        let coding = self.coding.take();
         let is_page = self.is_page();
         let is_added_to = self.is_added_to;
         let mut body = self.apply_to_text(req, body);
@@ -203,8 +207,8 @@ impl BodyChanges {
             }
             body = fragment::PageBody::of(req, body);
         }
-        match gzip {
-            Some(plan) => gzip::compress_body(body, plan),
+        match coding {
+            Some(plan) => coding::apply(body, plan),
             None => body,
         }
     }
@@ -217,7 +221,7 @@ impl BodyChanges {
     /// True if something reads the body into memory.
     fn reads_body(&self) -> bool {
         let reads_text = self.sub.is_some() || self.recode.is_some() || self.ssi.is_some();
-        reads_text || self.is_unzipped || self.gzip.is_some()
+        reads_text || self.is_unzipped || self.coding.is_some()
     }
 
     fn apply_to_text(self, req: &mut Request, body: Body) -> Body {

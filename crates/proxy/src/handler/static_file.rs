@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use bytes::Bytes;
+use millpond_semantics::accept_encoding::Coding;
 use millpond_semantics::conditional;
 use millpond_semantics::date::format_http_date;
 use millpond_system::body::{Body, FileRegion, FileSource, Piece};
@@ -24,6 +25,7 @@ use super::open_file::{self, Kind, OpenFile};
 use super::path::{self, FilePath};
 use super::redirect;
 use crate::failure::Failure;
+use crate::filter::coding::{self, CODINGS};
 use crate::filter::gzip;
 use crate::log::request_error;
 use crate::request::Request;
@@ -53,7 +55,18 @@ pub struct StaticPolicy {
     /// Sends a file with `.gz` behind its name in the file's place: to clients that take it, or to
     /// all.
     #[directive(name = "gzip_static", default = "off")]
-    pub gzip_static: GzipStatic,
+    pub gzip_static: StaticCoding,
+    /// Sends a file with `.br` behind its name in the file's place: to clients that take brotli, or
+    /// to all.
+    ///
+    /// Of several compressed files that a client takes, that of brotli is sent before that of zstd
+    /// before that of gzip.
+    #[directive(name = "brotli_static", default = "off")]
+    pub brotli_static: StaticCoding,
+    /// Sends a file with `.zst` behind its name in the file's place: to clients that take zstd, or
+    /// to all.
+    #[directive(name = "zstd_static", default = "off")]
+    pub zstd_static: StaticCoding,
 }
 
 /// The comparison of If-Modified-Since.
@@ -83,7 +96,7 @@ impl IfModifiedSince {
 
 /// The clients for whom compressed files are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
-pub enum GzipStatic {
+pub enum StaticCoding {
     /// Never.
     #[word("off")]
     Off,
@@ -261,16 +274,44 @@ enum Compressed {
 }
 
 fn find_compressed(req: &mut Request) -> Result<Compressed, Failure> {
-    let mode = req.location.settings.static_files.gzip_static;
-    if mode == GzipStatic::Off || !matches!(req.method, Method::Get | Method::Head) {
+    let policy = &req.location.settings.static_files;
+    let modes = [policy.brotli_static, policy.zstd_static, policy.gzip_static];
+    if modes == [StaticCoding::Off; 3] || !matches!(req.method, Method::Get | Method::Head) {
         return Ok(Compressed::Nothing);
     }
-    let is_taken = mode == GzipStatic::Always || gzip::is_taken(req, &Fields::new());
+    let mut is_left_out = false;
+    for (coding, mode) in CODINGS.into_iter().zip(modes) {
+        match find_coded(req, coding, mode)? {
+            Compressed::Found(mut response) => {
+                response.changes.are_by_coding |= is_left_out;
+                return Ok(Compressed::Found(response));
+            }
+            Compressed::NotTaken => is_left_out = true,
+            Compressed::Nothing => {}
+        }
+    }
+    Ok(if is_left_out {
+        Compressed::NotTaken
+    } else {
+        Compressed::Nothing
+    })
+}
+
+/// Looks for the file of one coding.
+fn find_coded(
+    req: &mut Request,
+    coding: Coding,
+    mode: StaticCoding,
+) -> Result<Compressed, Failure> {
+    if mode == StaticCoding::Off {
+        return Ok(Compressed::Nothing);
+    }
+    let is_taken = mode == StaticCoding::Always || is_taken(req, coding);
     if !is_taken && !req.location.settings.gzip.vary {
         return Ok(Compressed::Nothing);
     }
     let mut path = path::map(req)?;
-    path.bytes.extend_from_slice(b".gz");
+    path.bytes.extend_from_slice(suffix(coding));
     let file = match open_file::open(req, &path.bytes) {
         Ok(file) => file,
         Err(error) => {
@@ -292,11 +333,25 @@ fn find_compressed(req: &mut Request) -> Result<Compressed, Failure> {
         Kind::File => {}
     }
     let mut response = answer(req, &file)?;
-    response
-        .fields
-        .push_known(Known::ContentEncoding, Bytes::from_static(b"gzip"));
-    response.changes.are_by_coding = mode == GzipStatic::On;
+    let name = Bytes::from_static(coding.name().as_bytes());
+    response.fields.push_known(Known::ContentEncoding, name);
+    response.changes.are_by_coding = mode == StaticCoding::On;
     Ok(Compressed::Found(Box::new(response)))
+}
+
+fn is_taken(req: &Request, coding: Coding) -> bool {
+    match coding {
+        Coding::Gzip => gzip::is_taken(req, &Fields::new()),
+        Coding::Brotli | Coding::Zstd => coding::quality_of(req, coding) > 0,
+    }
+}
+
+fn suffix(coding: Coding) -> &'static [u8] {
+    match coding {
+        Coding::Brotli => b".br",
+        Coding::Zstd => b".zst",
+        Coding::Gzip => b".gz",
+    }
 }
 
 #[cfg(test)]

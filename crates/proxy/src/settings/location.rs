@@ -27,6 +27,7 @@ use crate::downstream::http1::keep_alive::KeepAlivePolicy;
 use crate::downstream::http2::policy::FramePolicy;
 use crate::downstream::send::SendPolicy;
 use crate::filter::addition::AdditionPolicy;
+use crate::filter::brotli::BrotliPolicy;
 use crate::filter::charset::CharsetPolicy;
 use crate::filter::edit_headers::EditPolicy;
 use crate::filter::gunzip::GunzipPolicy;
@@ -35,6 +36,7 @@ use crate::filter::headers::HeadersPolicy;
 use crate::filter::ssi::SsiPolicy;
 use crate::filter::sub::SubPolicy;
 use crate::filter::userid::UserIdPolicy;
+use crate::filter::zstd::ZstdPolicy;
 use crate::handler::access::{AddressRules, SatisfyPolicy};
 use crate::handler::auth_basic::AuthBasicPolicy;
 use crate::handler::auth_request::AuthRequestPolicy;
@@ -163,8 +165,12 @@ pub struct LocationSettings {
     pub ssi: SsiPolicy,
     /// Character sets of answers.
     pub charset: CharsetPolicy,
-    /// Compression of answers.
+    /// Compression of answers by gzip.
     pub gzip: GzipPolicy,
+    /// Compression of answers by brotli.
+    pub brotli: BrotliPolicy,
+    /// Compression of answers by zstd.
+    pub zstd: ZstdPolicy,
     /// Rules about addresses.
     pub access: AddressRules,
     /// The way in which gates work together.

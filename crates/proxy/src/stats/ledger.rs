@@ -223,6 +223,10 @@ impl Keeper {
             self.write();
         }
         self.sites.set_writer(None);
+        // The disk may be back, and the next try not due yet.
+        if self.file.is_none() && !self.is_given_up() {
+            self.open();
+        }
         self.write();
     }
 

@@ -86,7 +86,7 @@ impl Template {
                 self.text
             )
         };
-        text = text.replace("%%GLOBALS%%", &(self.modules().to_owned() + self.globals()));
+        text = text.replace("%%GLOBALS%%", &(self.modules() + self.globals()));
         text = text.replace("%%HTTP%%", &(self.more.to_owned() + &http(&self.text)));
         for (name, value) in &self.values {
             text = text.replace(&format!("%%{name}%%"), value);
@@ -95,16 +95,21 @@ impl Template {
     }
 
     /// The modules that nginx has in files of their own.
-    fn modules(&self) -> &'static str {
-        match self.kind {
-            Kind::Nginx if self.text.contains("more_") => {
-                "load_module /usr/lib/nginx/modules/ngx_http_headers_more_filter_module.so;\n"
+    fn modules(&self) -> String {
+        const MODULES: [(&str, &str); 4] = [
+            ("more_", "http_headers_more_filter"),
+            ("brotli ", "http_brotli_filter"),
+            ("brotli_static ", "http_brotli_static"),
+            ("stream {", "stream"),
+        ];
+        let mut lines = String::new();
+        for (mark, module) in MODULES {
+            if self.kind == Kind::Nginx && self.text.contains(mark) {
+                let file = format!("/usr/lib/nginx/modules/ngx_{module}_module.so");
+                lines.push_str(&format!("load_module {file};\n"));
             }
-            Kind::Nginx if self.text.contains("stream {") => {
-                "load_module /usr/lib/nginx/modules/ngx_stream_module.so;\n"
-            }
-            _ => "",
         }
+        lines
     }
 
     fn globals(&self) -> &'static str {
