@@ -835,8 +835,9 @@ fn a_client_that_reads_nothing_is_left() -> Result<()> {
     Ok(())
 }
 
-/// A head byte by byte: `client_header_timeout` counts from its first, and resets its stream. Behind
-/// a head that goes on for ever nothing else can come: `keepalive_timeout` ends its connection.
+/// A head byte by byte: `client_header_timeout` counts from its first, and resets its stream.
+/// Behind a head that goes on for ever nothing else can come: `keepalive_timeout` ends its
+/// connection.
 #[test]
 fn a_head_that_comes_byte_by_byte_ends_its_stream_and_then_its_connection() -> Result<()> {
     let proxy = start()?;

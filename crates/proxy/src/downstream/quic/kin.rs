@@ -157,6 +157,8 @@ mod tests {
             ecn: None,
             bytes: b"a packet",
         };
+        // Until the socket is known to be writable nothing is tried.
+        kin.0.writable().await.unwrap();
         assert!(kin.send(packet.remote, &packet));
         drop(theirs);
         assert!(!kin.send(packet.remote, &packet));
