@@ -2,6 +2,7 @@
 //! both ways, reloads, and what strangers may cost.
 
 use std::net::{SocketAddr, UdpSocket};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -234,6 +235,35 @@ fn answers_come_from_the_cache_and_say_how() -> Result<()> {
     ensure!(lines[0] == "GET /page 200 6 HTTP/3.0 h3", "{lines:?}");
     ensure!(lines[4] == "HEAD /page 200 0 HTTP/3.0 h3", "{lines:?}");
     Ok(())
+}
+
+/// RFC 7838 §3: answers over TLS say where HTTP/3 is, those of servers without it do not.
+#[test]
+fn answers_over_tls_tell_of_the_port() -> Result<()> {
+    let (origin, identity) = (Origin::start()?, identity()?);
+    let proxy = proxy(&origin, &identity).start()?;
+    let port = proxy.port();
+    for (name, version, told) in [
+        ("localhost", "--http1.1", true),
+        ("localhost", "--http2", true),
+        ("off.localhost", "--http1.1", false),
+    ] {
+        let output = Command::new("curl")
+            .args(["-sSk", "-D", "-", "-o", "/dev/null", version])
+            .args(["--resolve", &format!("{name}:{port}:127.0.0.1")])
+            .arg(format!("https://{name}:{port}/few"))
+            .output()?;
+        ensure!(output.status.success(), "{output:?}");
+        let head = String::from_utf8(output.stdout)?.to_ascii_lowercase();
+        let field = format!("alt-svc: h3=\":{port}\"; ma=86400\r\n");
+        ensure!(head.contains(&field) == told, "{name} {version}: {head}");
+    }
+    run(async {
+        let mut client = connect(port, &identity).await?;
+        let answer = get(&mut client, "/few").await?;
+        ensure!(answer.head.headers().get("alt-svc").is_none());
+        Ok(())
+    })
 }
 
 #[test]
