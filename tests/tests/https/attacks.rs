@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use millpond_testkit::{Answer, Client, Kind, LogCheck, Origin, Proxy, binary, skip};
 use rustls::{ServerConnection, StreamOwned};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::Arc;
 use std::thread;
@@ -196,6 +196,14 @@ const TAKING: &str = "
         }
     }";
 
+/// Ends a client's connection, so that all that it has sent arrives: one that is closed while
+/// tickets wait to be read is reset, and takes away what the server has not read.
+fn end_of_client(client: StreamOwned<rustls::ClientConnection, TcpStream>) {
+    let mut socket = client.sock;
+    let _is_reset = socket.shutdown(Shutdown::Write);
+    let _is_reset = socket.read_to_end(&mut Vec::new());
+}
+
 /// RFC 9112 §8: a chunked body without its last chunk is not whole, even if the connection's end is
 /// said (close_notify).
 #[test]
@@ -226,7 +234,7 @@ fn request_whose_body_is_cut_off_is_not_whole_for_the_origin() -> Result<()> {
             client.conn.send_close_notify();
             client.flush()?;
         }
-        drop(client);
+        end_of_client(client);
         let lines = front.wait_for_lines("short.log", 2 * index + 1)?;
         let status = lines.last().and_then(|line| line.strip_prefix("/whole "));
         assert!(matches!(status, Some("400" | "499")), "{lines:?}");
@@ -245,7 +253,7 @@ fn request_whose_body_is_cut_off_is_not_whole_for_the_origin() -> Result<()> {
             client.conn.send_close_notify();
             client.flush()?;
         }
-        drop(client);
+        end_of_client(client);
         let mut rest = Vec::new();
         // An end, or a reset.
         let _ended = socket.read_to_end(&mut rest);
