@@ -1,7 +1,7 @@
 //! A session from its accept to its line in the log: the phases, in nginx's order.
 //!
 //! Invariants:
-//! 1. A session that ends in any way, also because its task is dropped, is logged once: [`Logged`]
+//! 1. A session that ends in any way, also because its task is dropped, is logged once: `Logged`
 //!    is a guard.
 
 use std::ops::{Deref, DerefMut};

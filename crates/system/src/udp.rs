@@ -156,7 +156,7 @@ impl UdpSocket {
         SocketAddr::try_from(any).map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
-    /// Packets of equal length that [`UdpSocket::send`] takes at once.
+    /// Packets of equal length that [`UdpSocket::poll_send`] takes at once.
     pub fn segments(&self) -> usize {
         self.state.max_gso_segments()
     }

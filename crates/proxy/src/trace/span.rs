@@ -3,7 +3,7 @@
 //! A span is encoded when it ends, and handed to the exporter; one that is cut off ends when it is
 //! dropped.
 //!
-//! Invariant: nothing is recorded of a request that is not sampled: it has no [`Sink`].
+//! Invariant: nothing is recorded of a request that is not sampled: it has no `Sink`.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -6,7 +6,7 @@
 //! send_answer, push, finish … ─► scheduler ─► flush ─► Transport ─► QUIC
 //! ```
 //!
-//! 1. No input panics, loops, or is held beyond the bounds of [`limits`] and [`Config`], as long as
+//! 1. No input panics, loops, or is held beyond the bounds of `limits` and [`Config`], as long as
 //!    its giver obeys [`Connection::wants_input`].
 //! 2. What comes out does not depend on how the input was cut into pieces, nor on the order in
 //!    which the pieces of different streams came, but for what says so.

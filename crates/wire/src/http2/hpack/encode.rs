@@ -5,7 +5,7 @@
 //! a secret ─► literal that nobody may index      any other ─► literal
 //! ```
 //!
-//! The fields that go into the table are chosen by [`policy`]. Each entry names the one before it
+//! The fields that go into the table are chosen by `policy`. Each entry names the one before it
 //! of the same name, so that a look-up tries a few entries and searches nothing.
 //!
 //! 1. What goes out is one field of the same name and value, in small letters, without line ends.

@@ -11,7 +11,7 @@
 //! `policy`.
 //!
 //! 1. What goes out is one field of the same name and value, in small letters, without line ends.
-//! 2. The table is no larger than the peer allows, nor than [`TABLE_MOST`].
+//! 2. The table is no larger than the peer allows, nor than `TABLE_MOST`.
 //! 3. An entry goes only if its insertion was acknowledged and so were all blocks that refer to it
 //!    (§2.1.1).
 //! 4. Values that are secrets stand in no table (§7.1.3).
