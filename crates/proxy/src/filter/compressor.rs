@@ -174,7 +174,7 @@ impl<C: Compressor> Compressed<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::{brotli, zstd};
+    use crate::filter::{brotli, gzip, zstd};
     use std::collections::VecDeque;
     use std::io::Read;
     use std::task::Waker;
@@ -241,6 +241,11 @@ mod tests {
 
     #[test]
     fn pause_of_the_source_flushes_what_it_gave() {
+        let plan = gzip::Plan {
+            level: 1,
+            window_bits: 15,
+        };
+        check_pause(plan.compressor(), flate2::read::GzDecoder::new);
         for level in [0, 6, 11] {
             let plan = brotli::Plan {
                 level,

@@ -9,7 +9,8 @@
 //! | wait | ends after | then |
 //! |---|---|---|
 //! | for the first request | `client_header_timeout` | GOAWAY |
-//! | for the rest of a head | `client_header_timeout` | the stream is reset; the second time, GOAWAY |
+//! | for the rest of a head | `client_header_timeout` | the stream is reset |
+//! | for the rest of a head that was given up | `keepalive_timeout` | GOAWAY |
 //! | for the next request | `keepalive_timeout` | GOAWAY |
 //! | for the client to read | `send_timeout` | closed |
 //!
