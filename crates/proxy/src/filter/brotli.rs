@@ -9,7 +9,7 @@ use millpond_conf::{ArgError, Args, Buffers, ByteSize, FromArgs};
 use millpond_semantics::accept_encoding::Coding;
 
 use super::coding;
-use super::compressor::Compressor;
+use super::compressor::{Compressor, Level};
 use super::type_set::TypeSet;
 use crate::var::Variable;
 
@@ -37,7 +37,7 @@ pub struct BrotliPolicy {
     pub types: Vec<TypeSet>,
     /// Effort of the compression, from 0 (fast) to 11 (small, and slower by a factor of hundreds).
     #[directive(name = "brotli_comp_level", default = "6")]
-    pub level: Level,
+    pub level: Level<0, 11>,
     /// Distance within which repeated text is looked for.
     #[directive(name = "brotli_window", default = "512k")]
     pub window: Window,
@@ -49,22 +49,6 @@ pub struct BrotliPolicy {
     /// The memory of one answer is bounded without it; the value is only checked.
     #[directive(name = "brotli_buffers", default = "32 4k")]
     pub buffers: Buffers,
-}
-
-/// A level of compression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Level(u32);
-
-impl FromArgs for Level {
-    const SYNTAX: &'static str = "number";
-
-    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
-        args.one()?;
-        match args.word(0)? {
-            level @ 0..=11 => Ok(Level(level)),
-            _ => Err(ArgError::value(0, "value must be equal to or less than 11")),
-        }
-    }
 }
 
 /// The size of the window, as a power of two.

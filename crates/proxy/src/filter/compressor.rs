@@ -1,4 +1,4 @@
-//! Compression of a body while it is sent, whatever the coding.
+//! Compression of a body while it is sent, whatever the coding, and its levels.
 //!
 //! The body is pulled piece by piece; what is compressed is handed on in pieces of about
 //! `OUTPUT_SIZE`, and when the source has nothing for the moment, what it gave is flushed, so
@@ -17,6 +17,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use millpond_conf::{ArgError, Args, FromArgs};
 use millpond_system::body::{Body, BodyError, BodyStream, FILE_READ_SIZE, Piece};
 use millpond_wire::header::Fields;
 use tokio::task::coop::poll_proceed;
@@ -28,6 +29,29 @@ const OUTPUT_SIZE: usize = FILE_READ_SIZE;
 /// Part of a task's budget of 128 that one part of the input takes, beside one for a read of a
 /// socket (arbitrary: half a megabyte a turn is some ten milliseconds of text).
 const PART_COST: u32 = 8;
+
+/// A level of compression, within the bounds of its coding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level<const LEAST: u32, const MOST: u32>(pub(super) u32);
+
+impl<const LEAST: u32, const MOST: u32> FromArgs for Level<LEAST, MOST> {
+    const SYNTAX: &'static str = "number";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        args.one()?;
+        match args.word(0)? {
+            level if level < LEAST => {
+                let message = format!("value must be equal to or greater than {LEAST}");
+                Err(ArgError::value(0, message))
+            }
+            level if level > MOST => {
+                let message = format!("value must be equal to or less than {MOST}");
+                Err(ArgError::value(0, message))
+            }
+            level => Ok(Level(level)),
+        }
+    }
+}
 
 /// The compressor of one body. Each function adds what comes out to `out`.
 pub(crate) trait Compressor {

@@ -18,7 +18,7 @@ use millpond_wire::header::{Fields, Known};
 use millpond_wire::http1::Version;
 
 use super::coding;
-use super::compressor::Compressor;
+use super::compressor::{Compressor, Level};
 use super::type_set::TypeSet;
 use crate::request::Request;
 use crate::route::regex::{Case, Regex};
@@ -44,7 +44,7 @@ pub struct GzipPolicy {
     pub types: Vec<TypeSet>,
     /// Effort of the compression, from 1 (fast) to 9 (small).
     #[directive(name = "gzip_comp_level", default = "1")]
-    pub level: Level,
+    pub level: Level<1, 9>,
     /// The shortest answer of known length that is compressed.
     #[directive(name = "gzip_min_length", default = "20")]
     pub min_length: ByteSize,
@@ -93,26 +93,6 @@ pub struct GzipPolicy {
     /// Data is handed on when the source pauses, with both values.
     #[directive(name = "gzip_no_buffer", default = "off")]
     pub no_buffer: bool,
-}
-
-/// A level of compression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Level(u32);
-
-impl FromArgs for Level {
-    const SYNTAX: &'static str = "number";
-
-    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
-        args.one()?;
-        match args.word(0)? {
-            level @ 1..=9 => Ok(Level(level)),
-            0 => Err(ArgError::value(
-                0,
-                "value must be equal to or greater than 1",
-            )),
-            _ => Err(ArgError::value(0, "value must be equal to or less than 9")),
-        }
-    }
 }
 
 /// The size of the window, as a power of two.

@@ -5,11 +5,11 @@
 use std::io::{self, Write};
 
 use ::zstd::stream::write::Encoder;
-use millpond_conf::{ArgError, Args, Buffers, ByteSize, FromArgs};
+use millpond_conf::{Buffers, ByteSize};
 use millpond_semantics::accept_encoding::Coding;
 
 use super::coding;
-use super::compressor::Compressor;
+use super::compressor::{Compressor, Level};
 use super::type_set::TypeSet;
 use crate::var::Variable;
 
@@ -38,7 +38,7 @@ pub struct ZstdPolicy {
     pub types: Vec<TypeSet>,
     /// Effort of the compression, from 1 (fast) to 22 (small).
     #[directive(name = "zstd_comp_level", default = "1")]
-    pub level: Level,
+    pub level: Level<1, 22>,
     /// The shortest answer of known length that is compressed by zstd.
     #[directive(name = "zstd_min_length", default = "20")]
     pub min_length: ByteSize,
@@ -47,26 +47,6 @@ pub struct ZstdPolicy {
     /// The memory of one answer is bounded without it; the value is only checked.
     #[directive(name = "zstd_buffers", default = "32 4k")]
     pub buffers: Buffers,
-}
-
-/// A level of compression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Level(i32);
-
-impl FromArgs for Level {
-    const SYNTAX: &'static str = "number";
-
-    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
-        args.one()?;
-        match args.word::<u32>(0)? {
-            level @ 1..=22 => Ok(Level(level as i32)),
-            0 => Err(ArgError::value(
-                0,
-                "value must be equal to or greater than 1",
-            )),
-            _ => Err(ArgError::value(0, "value must be equal to or less than 22")),
-        }
-    }
 }
 
 /// The variables of this file.
@@ -87,7 +67,7 @@ impl Plan {
     /// The plan for an answer of that length.
     pub(crate) fn new(policy: &ZstdPolicy, length: Option<u64>) -> Self {
         Plan {
-            level: policy.level.0,
+            level: policy.level.0.cast_signed(),
             length,
         }
     }
