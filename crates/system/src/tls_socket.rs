@@ -11,13 +11,15 @@
 //! 2. Between calls nothing is kept but the part of a record that has not come, the records that
 //!    the kernel has not taken, and plaintext that was only looked at.
 //! 3. After the peer's end, or an error, nothing is read any more.
+//!
+//! Bytes of files are read to where their records are made, and sealed there.
 
 use std::cell::{Cell, RefCell};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BytesMut};
-use millpond_tls::{Ending, Error, Facts, Session};
+use millpond_tls::{Ending, Error, Facts, Filled, Session};
 
 use crate::body::FileRegion;
 use crate::socket::{More, Socket};
@@ -26,12 +28,17 @@ use crate::socket::{More, Socket};
 const READ: usize = 64 * 1024;
 /// Bytes that are encrypted at once.
 const WRITE: usize = 64 * 1024;
+/// Bytes that their records take, if they are no shorter than 4 KiB; of shorter ones fewer are made
+/// at once.
+const SEALED_WRITE: usize = WRITE + WRITE / 64;
 
 thread_local! {
     /// Memory that records are received into.
     static RECORDS: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     /// Memory that bytes of files are read into.
     static PLAIN: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    /// Memory that records of files are made in.
+    static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     /// Memory that records are made in.
     static SEALED: Cell<BytesMut> = Cell::new(BytesMut::new());
 }
@@ -303,8 +310,7 @@ impl TlsSocket {
         Poll::Ready(Ok(count))
     }
 
-    /// Sends bytes of a file, which are read first; returns how many. For files of this process
-    /// alone, such as bodies that were too long for memory: a disk is waited for.
+    /// Sends bytes of a file; returns how many. A disk is waited for, if they are not in memory.
     pub fn poll_sendfile(
         &self,
         cx: &mut Context<'_>,
@@ -313,21 +319,62 @@ impl TlsSocket {
         if !self.is_encrypted() {
             return self.socket.poll_sendfile(cx, region);
         }
-        let mut memory = lent(&PLAIN, WRITE);
         let len = usize::try_from(region.len).unwrap_or(WRITE).min(WRITE);
-        let read = region.file.file().and_then(|file| {
-            let room = memory.get_mut(..len).unwrap_or_default();
-            Ok(rustix::io::pread(file, room, region.offset)?)
-        });
-        let sent = match read {
-            Ok(count) => {
-                let bytes = memory.get(..count).unwrap_or_default();
-                self.poll_send(cx, &[IoSlice::new(bytes)], More::Nothing)
+        let state = &mut *self.state.borrow_mut();
+        ready!(self.poll_flush(cx, state))?;
+        if state.owed > 0 {
+            let count = state.owed.min(len);
+            state.owed -= count;
+            return Poll::Ready(Ok(count));
+        }
+        let Some(session) = &mut state.session else {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        };
+        let mut room = lent(&ROOM, SEALED_WRITE);
+        let filled = if session.may_fill() {
+            let mut read = |places: &mut [IoSliceMut<'_>]| {
+                let file = region.file.file()?;
+                Ok(rustix::io::preadv(file, places, region.offset)?)
+            };
+            session.send_filled(len, &mut read, &mut room, &mut state.out)
+        } else {
+            state.seal_copy(region, len)
+        };
+        let sent = match filled {
+            Ok(filled) => {
+                let records = room.get(..filled.sealed).unwrap_or_default();
+                self.poll_records_out(cx, state, (records, filled.plain))
             }
             Err(error) => Poll::Ready(Err(error)),
         };
-        PLAIN.set(memory);
+        ROOM.set(room);
         sent
+    }
+
+    /// Sends what is to be said, and records behind it, which stand for `plain` bytes
+    /// (INVARIANT 1).
+    fn poll_records_out(
+        &self,
+        cx: &mut Context<'_>,
+        state: &mut State,
+        (records, plain): (&[u8], usize),
+    ) -> Poll<io::Result<usize>> {
+        let slices = [IoSlice::new(&state.out), IoSlice::new(records)];
+        let first = usize::from(state.out.is_empty());
+        let slices = slices.get(first..).unwrap_or_default();
+        let taken = match self.socket.poll_send(cx, slices, More::Nothing) {
+            Poll::Ready(taken) => taken?,
+            Poll::Pending => 0,
+        };
+        let of_told = taken.min(state.out.len());
+        state.out.advance(of_told);
+        let rest = records.get(taken - of_told..).unwrap_or_default();
+        state.out.extend_from_slice(rest);
+        state.owed = plain;
+        // If something is left, the kernel is full: it says so, and wakes us.
+        ready!(self.poll_flush(cx, state))?;
+        state.owed = 0;
+        Poll::Ready(Ok(plain))
     }
 
     /// Sends as many of the bytes as are taken now; returns how many.
@@ -532,6 +579,28 @@ impl State {
             0 if left < WRITE => Err(io::ErrorKind::NotConnected.into()),
             count => Ok(count),
         }
+    }
+
+    /// Makes records of a file's bytes, which are read first; they are appended to what is to be
+    /// said.
+    fn seal_copy(&mut self, region: &FileRegion, len: usize) -> io::Result<Filled> {
+        let mut memory = lent(&PLAIN, WRITE);
+        let read = region.file.file().and_then(|file| {
+            let room = memory.get_mut(..len).unwrap_or_default();
+            Ok(rustix::io::pread(file, room, region.offset)?)
+        });
+        let sealed = read.and_then(|count| {
+            let mut out = std::mem::take(&mut self.out);
+            let bytes = memory.get(..count).unwrap_or_default();
+            let sealed = self.seal(&[IoSlice::new(bytes)], &mut out);
+            self.out = out;
+            sealed
+        });
+        PLAIN.set(memory);
+        Ok(Filled {
+            plain: sealed?,
+            sealed: 0,
+        })
     }
 
     /// Gives back the memory of plaintext that was read.

@@ -22,8 +22,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// True if bodies go out of files without a copy in this process; where they cannot, they are
-    /// read into memory first.
+    /// True if bodies go out of files without a copy in this process.
     pub fn sends_files(&self) -> bool {
         match self {
             Transport::Plain(_) => true,
@@ -60,8 +59,7 @@ impl Transport {
         }
     }
 
-    /// Sends bytes of a file; returns how many. Where the transport does not send files
-    /// ([`Transport::sends_files`]), they are read first, and the disk is waited for.
+    /// Sends bytes of a file; returns how many. The disk is waited for, if they are not in memory.
     pub fn poll_sendfile(
         &self,
         cx: &mut Context<'_>,

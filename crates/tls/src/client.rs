@@ -119,6 +119,8 @@ impl ClientContext {
                 .with_custom_certificate_verifier(verifier)
                 .with_client_cert_resolver(Arc::new(Resolver { identities }));
         config.enable_sni = settings.sni == Sni::On;
+        // Records behind the handshake are ours.
+        config.enable_secret_extraction = true;
         config.max_fragment_size = crate::message_size(settings.fragment);
         config.resumption = match &settings.sessions {
             Some(sessions) => Resumption::store(Arc::clone(sessions) as Arc<_>),

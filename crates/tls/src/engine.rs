@@ -1,15 +1,20 @@
-//! [`Session`] by rustls, in the form that has no buffers of its own.
+//! [`Session`] by rustls, in the form that has no buffers of its own, and by records of our own
+//! behind the handshake.
 //!
 //! ```text
-//! receive: [kept beginning +] records ─► process, again and again ─► plaintext, handshake bytes
+//! Handshake ──the record that ends it──► Established (keys of rustls, records of ours)
+//!
+//! receive: [kept beginning +] record ─► rustls, again and again ─► handshake bytes, early data
 //!          what was not used is kept
 //! ```
 //!
 //! 1. What rustls has decrypted in place stays at its offset until rustls gives it up: kept bytes
 //!    are only ever cut at their front, by as much as it said.
 //! 2. rustls is not asked again after an error, but for the alert.
+//! 3. rustls gets one record after the other, and none behind the one that ends the handshake: what
+//!    it would make of that, such as an answer that it keeps for later, would be lost.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -19,18 +24,19 @@ use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, ReadEarlyData, UnbufferedStatus,
     WriteTraffic,
 };
-use rustls::{CommonState, HandshakeKind, PeerIncompatible, ProtocolVersion, SignatureScheme};
+use rustls::{
+    CommonState, ExtractedSecrets, HandshakeKind, PeerIncompatible, ProtocolVersion,
+    SignatureScheme,
+};
 
 use crate::error::Error;
+use crate::established::{Agreed, Established, Secrets};
 use crate::hello::ClientHello;
 use crate::scope::{self, Learned};
-use crate::session::{Ending, Facts, Received, Session};
-use crate::{group, scheme, suite};
+use crate::session::{Ending, Facts, Filled, Received, Session};
+use crate::{group, record, scheme, suite};
 
 const TLSV12: ProtocolVersion = ProtocolVersion::TLSv1_2;
-
-/// The most that a record adds to its plaintext: head, nonce, type, tag.
-const RECORD_OVERHEAD: usize = 5 + 8 + 1 + 16;
 
 /// Room for what may stand before the first record: the answer to an update of keys.
 const RECORD_BEFORE: usize = 64;
@@ -48,6 +54,9 @@ pub(crate) trait Side {
     fn common(&self) -> &CommonState;
 
     fn read_early(early: ReadEarlyData<'_, '_, Self::Data>, plain: &mut BytesMut) -> usize;
+
+    /// The keys, and the secrets that new ones come from.
+    fn into_keys(self) -> Result<(ExtractedSecrets, Box<dyn Secrets>), rustls::Error>;
 }
 
 impl Side for UnbufferedServerConnection {
@@ -76,6 +85,11 @@ impl Side for UnbufferedServerConnection {
         }
         discard
     }
+
+    fn into_keys(self) -> Result<(ExtractedSecrets, Box<dyn Secrets>), rustls::Error> {
+        let (keys, secrets) = self.dangerous_into_kernel_connection()?;
+        Ok((keys, Box::new(secrets)))
+    }
 }
 
 impl Side for UnbufferedClientConnection {
@@ -99,22 +113,44 @@ impl Side for UnbufferedClientConnection {
     fn read_early(_: ReadEarlyData<'_, '_, Self::Data>, _: &mut BytesMut) -> usize {
         0
     }
+
+    fn into_keys(self) -> Result<(ExtractedSecrets, Box<dyn Secrets>), rustls::Error> {
+        let (keys, secrets) = self.dangerous_into_kernel_connection()?;
+        Ok((keys, Box::new(secrets)))
+    }
+}
+
+/// The state of a connection.
+enum State<S> {
+    Handshake(Box<Handshake<S>>),
+    Established(Box<Established>),
+    /// The handshake could not be followed by anything; there is a failure.
+    Broken,
 }
 
 /// A connection, its kept bytes, and what was learned of it.
 pub(crate) struct Engine<S> {
-    side: S,
+    state: State<S>,
     /// The beginning of a record or message that has not come whole.
     kept: Vec<u8>,
     fragment: usize,
     failure: Option<Error>,
-    may_send: bool,
     has_closed: bool,
-    has_early_data: bool,
     is_closed_by_peer: bool,
     learned: Learned,
     server_name: Option<Arc<str>>,
     hello: Option<Box<ClientHello>>,
+}
+
+/// A connection that shakes hands.
+struct Handshake<S> {
+    side: S,
+    /// Kept bytes that rustls was given before, and has changed perhaps: no heads of records are
+    /// looked for in them.
+    given: usize,
+    may_send: bool,
+    has_early_data: bool,
+    is_closed_by_peer: bool,
 }
 
 /// Facts that a connection begins with, beside rustls's own.
@@ -127,23 +163,7 @@ pub(crate) struct Beginning {
     pub hello: Option<Box<ClientHello>>,
 }
 
-impl<S: Side> Engine<S> {
-    pub(crate) fn new(side: S, beginning: Beginning) -> Self {
-        Self {
-            side,
-            kept: Vec::new(),
-            fragment: beginning.fragment,
-            failure: None,
-            may_send: false,
-            has_closed: false,
-            has_early_data: false,
-            is_closed_by_peer: false,
-            learned: beginning.learned,
-            server_name: beginning.server_name,
-            hello: beginning.hello,
-        }
-    }
-
+impl<S: Side> Handshake<S> {
     /// Lets rustls work on `records` until it needs more; returns how many bytes it has used.
     fn work(
         &mut self,
@@ -176,13 +196,40 @@ impl<S: Side> Engine<S> {
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
                 Ok(ConnectionState::PeerClosed) => self.is_closed_by_peer = true,
                 Ok(ConnectionState::WriteTraffic(_)) => {
-                    self.may_send = !self.has_closed;
+                    self.may_send = true;
                     return Ok(used + discard);
                 }
                 Ok(_) => return Ok(used + discard),
             }
             used += discard;
         }
+    }
+
+    /// The same record by record, as far as they are whole and the handshake is not over.
+    /// INVARIANT 3.
+    fn work_by_record(
+        &mut self,
+        bytes: &mut [u8],
+        plain: &mut BytesMut,
+        out: &mut BytesMut,
+    ) -> Result<usize, rustls::Error> {
+        let (mut used, mut end) = (0, self.given);
+        loop {
+            // The first time without anything new: a client begins by itself.
+            used += self.work(bytes.get_mut(used..end).unwrap_or_default(), plain, out)?;
+            if !self.side.common().is_handshaking() {
+                break;
+            }
+            let rest = bytes.get(end..).unwrap_or_default();
+            // What is no record is rustls's to refuse.
+            let len = record::record_len(rest).unwrap_or(Some(rest.len()));
+            match len.filter(|len| *len <= rest.len()) {
+                Some(len) => end += len,
+                None => break,
+            }
+        }
+        self.given = end.saturating_sub(used);
+        Ok(used)
     }
 
     /// Takes the alert that follows an error, and whatever was to be said before it.
@@ -199,16 +246,78 @@ impl<S: Side> Engine<S> {
         }
     }
 
+    /// Lets `write` work with rustls's sending side, if it may send.
+    fn write(
+        &mut self,
+        kept: &mut [u8],
+        out: &mut BytesMut,
+        mut write: impl FnMut(&mut WriteTraffic<'_, S::Data>, &mut BytesMut) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        loop {
+            let status = self.side.process(kept);
+            match status.state {
+                Ok(ConnectionState::EncodeTlsData(data)) => encode(data, out),
+                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+                Ok(ConnectionState::WriteTraffic(mut traffic)) => return write(&mut traffic, out),
+                Ok(ConnectionState::PeerClosed) => self.is_closed_by_peer = true,
+                Ok(_) => return Err(Error::ours("the session is closed")),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Names an error; a group that is lacking makes suites of TLS 1.2 unusable, as OpenSSL sees
+    /// it.
+    fn in_words(&self, error: rustls::Error) -> Error {
+        let no_group = rustls::Error::from(PeerIncompatible::NoKxGroupsInCommon);
+        if error == no_group && self.side.common().protocol_version() == Some(TLSV12) {
+            return Error::peer(193, "no shared cipher");
+        }
+        error.into()
+    }
+
+    /// The connection behind the handshake.
+    fn establish(self, fragment: usize) -> Result<Established, Error> {
+        let lost = || Error::ours("the keys of the connection are not to be had");
+        let agreed = Agreed::of(self.side.common()).ok_or_else(lost)?;
+        let keys = self.side.into_keys()?;
+        Established::new(agreed, keys, fragment).ok_or_else(lost)
+    }
+}
+
+impl<S: Side> Engine<S> {
+    pub(crate) fn new(side: S, beginning: Beginning) -> Self {
+        Self {
+            state: State::Handshake(Box::new(Handshake {
+                side,
+                given: 0,
+                may_send: false,
+                has_early_data: false,
+                is_closed_by_peer: false,
+            })),
+            kept: Vec::new(),
+            fragment: beginning.fragment,
+            failure: None,
+            has_closed: false,
+            is_closed_by_peer: false,
+            learned: beginning.learned,
+            server_name: beginning.server_name,
+            hello: beginning.hello,
+        }
+    }
+
+    /// Works on what has come, and keeps what it has no use for as yet.
     fn work_on_all(
         &mut self,
         records: &mut [u8],
         plain: &mut BytesMut,
         out: &mut BytesMut,
-    ) -> Result<(), rustls::Error> {
+    ) -> Result<(), Error> {
         if self.kept.is_empty() {
             let used = self.work(records, plain, out)?;
+            let rest = records.get(used..).unwrap_or_default();
             if !self.is_closed_by_peer {
-                self.kept.extend_from_slice(&records[used..]);
+                self.kept.extend_from_slice(rest);
             }
             return Ok(());
         }
@@ -222,43 +331,39 @@ impl<S: Side> Engine<S> {
         Ok(())
     }
 
-    /// Lets `write` work with rustls's sending side, if it may send.
-    fn write(
+    /// Works on `records` until more is needed; returns how many bytes were used.
+    fn work(
         &mut self,
+        records: &mut [u8],
+        plain: &mut BytesMut,
         out: &mut BytesMut,
-        mut write: impl FnMut(&mut WriteTraffic<'_, S::Data>, &mut BytesMut) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let mut kept = std::mem::take(&mut self.kept);
-        let result = loop {
-            let status = self.side.process(&mut kept);
-            match status.state {
-                Ok(ConnectionState::EncodeTlsData(data)) => encode(data, out),
-                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
-                Ok(ConnectionState::WriteTraffic(mut traffic)) => break write(&mut traffic, out),
-                Ok(ConnectionState::PeerClosed) => self.is_closed_by_peer = true,
-                Ok(_) => break Err(Error::ours("the session is closed")),
-                Err(error) => break Err(error.into()),
-            }
-        };
-        self.kept = kept;
-        result
-    }
-
-    /// Names an error; a group that is lacking makes suites of TLS 1.2 unusable, as OpenSSL sees
-    /// it.
-    fn in_words(&self, error: rustls::Error) -> Error {
-        let no_group = rustls::Error::from(PeerIncompatible::NoKxGroupsInCommon);
-        if error == no_group && self.side.common().protocol_version() == Some(TLSV12) {
-            return Error::peer(193, "no shared cipher");
+    ) -> Result<usize, Error> {
+        let mut used = 0;
+        if let State::Handshake(handshake) = &mut self.state {
+            let worked = handshake.work_by_record(records, plain, out);
+            used = worked.map_err(|error| handshake.in_words(error))?;
+            self.is_closed_by_peer = handshake.is_closed_by_peer;
+            self.go_on()?;
         }
-        error.into()
+        if let State::Established(established) = &mut self.state {
+            let rest = records.get_mut(used..).unwrap_or_default();
+            used += established.receive(rest, plain, out)?;
+            self.is_closed_by_peer = established.is_closed();
+        }
+        Ok(used)
     }
 
-    /// True if rustls has answered something of TLS 1.2 behind the handshake: it does so only to
-    /// warn that it does not renegotiate, and would go on; nginx ends the connection.
-    fn has_refused(&self, answer_len: usize) -> bool {
-        let version = self.side.common().protocol_version();
-        answer_len > 0 && version == Some(TLSV12)
+    /// Leaves the handshake behind, if it is over.
+    fn go_on(&mut self) -> Result<(), Error> {
+        let is_over = |handshake: &Handshake<S>| !handshake.side.common().is_handshaking();
+        self.state = match std::mem::replace(&mut self.state, State::Broken) {
+            State::Handshake(handshake) if is_over(&handshake) => {
+                let established = handshake.establish(self.fragment)?;
+                State::Established(Box::new(established))
+            }
+            state => state,
+        };
+        Ok(())
     }
 
     fn fail(&mut self, error: Error) -> Error {
@@ -284,17 +389,11 @@ impl<S: Side> Session for Engine<S> {
     ) -> Result<Received, Error> {
         self.check()?;
         let (was_handshaking, was_closed) = (self.is_handshaking(), self.is_closed_by_peer);
-        let (plain_before, out_before) = (plain.len(), out.len());
+        let plain_before = plain.len();
         let mut learned = std::mem::take(&mut self.learned);
         let result = scope::with(&mut learned, || self.work_on_all(records, plain, out));
         self.learned = learned;
-        if let Err(error) = result {
-            let error = self.in_words(error);
-            return Err(self.fail(error));
-        }
-        if !was_handshaking && self.has_refused(out.len() - out_before) {
-            return Err(self.fail(Error::peer(182, "no renegotiation")));
-        }
+        result.map_err(|error| self.fail(error))?;
         let is_handshake_done = was_handshaking && !self.is_handshaking();
         if is_handshake_done {
             self.learned.certificates = None;
@@ -312,10 +411,36 @@ impl<S: Side> Session for Engine<S> {
             return Ok(0);
         }
         let fragment = self.fragment;
-        let result = self.write(out, |traffic, out| seal_all(traffic, pieces, fragment, out));
+        let result = match &mut self.state {
+            State::Established(established) => established.send(pieces, out),
+            State::Handshake(handshake) => handshake.write(&mut self.kept, out, |traffic, out| {
+                seal_all(traffic, pieces, fragment, out)
+            }),
+            State::Broken => return Ok(0),
+        };
         match result {
             Ok(()) => Ok(pieces.iter().map(|piece| piece.len()).sum()),
             Err(error) => Err(self.fail(error)),
+        }
+    }
+
+    fn may_fill(&self) -> bool {
+        matches!(self.state, State::Established(_)) && self.may_send()
+    }
+
+    fn send_filled(
+        &mut self,
+        len: usize,
+        fill: &mut dyn FnMut(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
+        room: &mut [u8],
+        out: &mut BytesMut,
+    ) -> io::Result<Filled> {
+        self.check().map_err(io::Error::other)?;
+        match &mut self.state {
+            State::Established(established) if !self.has_closed => {
+                established.send_filled(len, fill, room, out)
+            }
+            _ => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 
@@ -323,21 +448,35 @@ impl<S: Side> Session for Engine<S> {
         if !self.may_send() {
             return;
         }
-        (self.has_closed, self.may_send) = (true, false);
-        // An end that cannot be said is one that cannot be said.
-        let _ = self.write(out, |traffic, out| {
-            grow_until(RECORD_BEFORE + RECORD_OVERHEAD, out, |room| {
-                traffic.queue_close_notify(room)
-            })
-        });
+        self.has_closed = true;
+        match &mut self.state {
+            State::Established(established) => established.close(out),
+            State::Handshake(handshake) => {
+                // An end that cannot be said is one that cannot be said.
+                let _ = handshake.write(&mut self.kept, out, |traffic, out| {
+                    grow_until(RECORD_BEFORE + record::OVERHEAD, out, |room| {
+                        traffic.queue_close_notify(room)
+                    })
+                });
+            }
+            State::Broken => {}
+        }
     }
 
     fn is_handshaking(&self) -> bool {
-        self.side.common().is_handshaking()
+        match &self.state {
+            State::Handshake(handshake) => handshake.side.common().is_handshaking(),
+            State::Established(_) | State::Broken => false,
+        }
     }
 
     fn may_send(&self) -> bool {
-        self.may_send && self.failure.is_none()
+        let may_send = match &self.state {
+            State::Handshake(handshake) => handshake.may_send,
+            State::Established(_) => true,
+            State::Broken => false,
+        };
+        may_send && !self.has_closed && self.failure.is_none()
     }
 
     fn ending(&self) -> Ending {
@@ -349,11 +488,40 @@ impl<S: Side> Session for Engine<S> {
     }
 
     fn facts(&self) -> Facts<'_> {
+        let agreed = match &self.state {
+            State::Handshake(handshake) => handshake.facts(),
+            State::Established(established) => established.agreed().facts(),
+            State::Broken => Facts::default(),
+        };
         Facts {
             server_name: self.server_name.as_deref(),
-            is_early: self.has_early_data && self.is_handshaking(),
             hello: self.hello.as_deref(),
-            ..facts_of(self.side.common(), &self.learned, S::sigalgs(&self.learned))
+            ..with_learned(agreed, &self.learned, S::sigalgs(&self.learned))
+        }
+    }
+}
+
+impl<S: Side> Handshake<S> {
+    /// The facts that rustls knows of.
+    fn facts(&self) -> Facts<'_> {
+        let common = self.side.common();
+        Facts {
+            is_early: self.has_early_data && common.is_handshaking(),
+            ..agreed_facts(common)
+        }
+    }
+}
+
+impl Agreed {
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            protocol: version_name(self.version),
+            cipher: self.cipher(),
+            curve: self.curve,
+            alpn: self.alpn.as_deref(),
+            is_resumed: self.is_resumed,
+            peer_certificates: &self.peer_certificates,
+            ..Facts::default()
         }
     }
 }
@@ -362,12 +530,13 @@ impl<S: Side> Session for Engine<S> {
 pub(crate) fn facts_of<'c>(
     common: &'c CommonState,
     learned: &'c Learned,
-    [sigalg, client_sigalg]: [Option<SignatureScheme>; 2],
+    sigalgs: [Option<SignatureScheme>; 2],
 ) -> Facts<'c> {
-    let is_resumed = common.handshake_kind() == Some(HandshakeKind::Resumed);
-    let found = learned.found.as_ref().filter(|_| is_resumed);
-    // A client of TLS 1.3 learns an identifier by the ticket, after the handshake.
-    let is_told = common.protocol_version() == Some(TLSV12);
+    with_learned(agreed_facts(common), learned, sigalgs)
+}
+
+/// The facts that both ends agreed on, as rustls knows them.
+fn agreed_facts(common: &CommonState) -> Facts<'_> {
     Facts {
         protocol: common.protocol_version().and_then(version_name),
         cipher: common
@@ -377,19 +546,33 @@ pub(crate) fn facts_of<'c>(
             .negotiated_key_exchange_group()
             .and_then(|group| group::name(u16::from(group.name()))),
         alpn: common.alpn_protocol(),
+        is_resumed: common.handshake_kind() == Some(HandshakeKind::Resumed),
+        peer_certificates: common.peer_certificates().unwrap_or_default(),
+        ..Facts::default()
+    }
+}
+
+/// Facts with those that were learned beside rustls: schemes, the session, the note in it.
+fn with_learned<'c>(
+    agreed: Facts<'c>,
+    learned: &'c Learned,
+    [sigalg, client_sigalg]: [Option<SignatureScheme>; 2],
+) -> Facts<'c> {
+    let found = learned.found.as_ref().filter(|_| agreed.is_resumed);
+    // A client of TLS 1.3 learns an identifier by the ticket, after the handshake.
+    let is_told = agreed.protocol == version_name(TLSV12);
+    Facts {
         sigalg: sigalg.and_then(scheme::name),
         client_sigalg: client_sigalg.and_then(scheme::name),
         session_id: match found {
             Some((id, _)) => Some(id),
             None => learned.made.as_ref().filter(|_| is_told),
         },
-        is_resumed,
-        peer_certificates: common.peer_certificates().unwrap_or_default(),
         note: match found {
             Some((_, note)) => note,
             None => &learned.note,
         },
-        ..Facts::default()
+        ..agreed
     }
 }
 
@@ -450,7 +633,7 @@ fn seal<D>(
         return Ok(());
     }
     let records = plain.len().div_ceil(fragment);
-    let room = plain.len() + records * RECORD_OVERHEAD + RECORD_BEFORE;
+    let room = plain.len() + records * record::OVERHEAD + RECORD_BEFORE;
     grow_until(room, out, |room| traffic.encrypt(plain, room))
 }
 

@@ -21,10 +21,12 @@ pub mod certificate;
 mod client;
 mod engine;
 mod error;
+mod established;
 mod group;
 mod hello;
 mod identity;
 pub mod quic;
+mod record;
 mod resumption;
 mod scheme;
 mod scope;
@@ -49,7 +51,7 @@ pub use server::{
     Accepted, Accepting, Acceptor, Compression, EarlyData, Inside, Offers, Preference,
     ServerContext, ServerSettings, UNRECOGNIZED_NAME,
 };
-pub use session::{Ending, Facts, Received, Session};
+pub use session::{Ending, Facts, Filled, Received, Session};
 pub use suite::{Ciphers, CiphersError};
 pub use version::Versions;
 

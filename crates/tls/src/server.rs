@@ -281,6 +281,8 @@ fn apply(settings: &ServerSettings, config: &mut ServerConfig) {
     config.alpn_protocols = settings.alpn.clone();
     config.max_fragment_size = crate::message_size(settings.fragment);
     config.send_tls13_tickets = settings.ticket_count;
+    // Records behind the handshake are ours.
+    config.enable_secret_extraction = true;
     if settings.compression == Compression::Off {
         config.cert_compressors = Vec::new();
     }

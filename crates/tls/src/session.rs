@@ -12,7 +12,7 @@
 //!    the alert.
 //! 3. After an error each call that could go on returns it again.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice, IoSliceMut};
 
 use bytes::BytesMut;
 use rustls::pki_types::CertificateDer;
@@ -39,6 +39,20 @@ pub trait Session {
     /// Appends the records of all `pieces`, in sequence, to `out`. Returns how many bytes were
     /// taken: all of them, or none while [`Session::may_send`] does not hold.
     fn send(&mut self, pieces: &[IoSlice<'_>], out: &mut BytesMut) -> Result<usize, Error>;
+
+    /// True if [`Session::send_filled`] may be called.
+    fn may_fill(&self) -> bool;
+
+    /// Seals up to `len` bytes that `fill` puts in their places, which are in `room`, and says how
+    /// many they and their records were. `fill` fills one place after the other, and the last one
+    /// perhaps in part. What stands in `out` afterwards goes to the peer before the records.
+    fn send_filled(
+        &mut self,
+        len: usize,
+        fill: &mut dyn FnMut(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
+        room: &mut [u8],
+        out: &mut BytesMut,
+    ) -> io::Result<Filled>;
 
     /// Says the end of our plaintext: appends close_notify to `out`, once, and if a handshake has
     /// come far enough.
@@ -68,6 +82,15 @@ pub struct Received {
     pub is_closed: bool,
     /// Bytes of plaintext that were appended.
     pub plain_len: usize,
+}
+
+/// The outcome of a [`Session::send_filled`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filled {
+    /// Bytes of plaintext.
+    pub plain: usize,
+    /// Bytes of their records, at the begin of the room.
+    pub sealed: usize,
 }
 
 /// The end of the peer's bytes.

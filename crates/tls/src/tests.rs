@@ -6,5 +6,6 @@ mod agree;
 mod carry;
 mod pair;
 mod quic;
+mod record;
 mod refuse;
 mod resume;

@@ -1,7 +1,8 @@
 //! Bodies of HTTP/1 answers on their way to the socket, in chunks or as they are.
 //!
 //! The writer pulls pieces from a body while they are ready, sends them with as few calls as the
-//! socket allows (head and memory together in one `sendmsg`, files by `sendfile`), and only then
+//! socket allows (head and memory together in one `sendmsg`, files by `sendfile`, or read to where
+//! they are encrypted), and only then
 //! waits: for the socket when it is full, for the body when it has nothing.
 //!
 //! Invariants:
@@ -25,7 +26,7 @@ use millpond_system::transport::Transport;
 use smallvec::SmallVec;
 
 use super::Http1;
-use crate::cache::loaded::{has_refused, in_memory, load, loaded_len, read, ready_len};
+use crate::cache::loaded::{has_refused, in_memory, load, loaded_len, ready_len};
 use crate::downstream::client::Client;
 use crate::downstream::send::{
     Outgoing, SendError, SendLimits, SentBytes, Trailers, rate_allowance,
@@ -91,9 +92,6 @@ pub(crate) async fn send(
     let mut in_a_row = 0;
     if http1.transport.sends_files() {
         answer.body.prefer_files();
-    } else {
-        let body = std::mem::take(answer.body);
-        *answer.body = read(body, limits.timeout);
     }
     // Time counts only for a rate.
     let started = (limits.rate > 0).then(clock::instant);
