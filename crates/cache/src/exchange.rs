@@ -9,6 +9,7 @@ use millpond_store::Key;
 
 use crate::reason::Note;
 use crate::status::CacheStatus;
+use crate::targeted::EachField;
 use crate::use_stale::StaleCause;
 
 /// The reason why the body of an answer ended before its end.
@@ -158,9 +159,9 @@ pub trait Exchange {
     fn has_content(&self) -> bool {
         false
     }
-    /// Tags that the answer can be purged by, as `purge::tag` writes them; asked once the answer is
-    /// to be stored.
-    fn tags(&mut self) -> Bytes {
+    /// Tags that the answer can be purged by, as [`crate::tag`] writes them; asked once the answer
+    /// is to be stored. All fields of the answer are given.
+    fn tags(&mut self, _each_field: EachField<'_>) -> Bytes {
         Bytes::new()
     }
     /// Labels the request with what the cache does for it so far; what it is served with may say

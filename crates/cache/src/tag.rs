@@ -1,8 +1,9 @@
 //! `proxy_cache_tag`: what entries can be purged by besides their keys.
 //!
 //! The tags of an entry stand in its head, separated by spaces. Beside those of the configuration
-//! each has two that nobody outside can write, because they begin with a control character: the
-//! host that its request was for, and the site that it belongs to.
+//! each has some that nobody outside can write, because they begin with a control character: the
+//! host that its request was for, the site that it belongs to, and the groups that its origin put
+//! it in (RFC 9875).
 //!
 //! 1. No tag is lost silently: an entry with more than fit is marked, and is among what any purge
 //!    by tags hits.
@@ -17,6 +18,7 @@ const TAG_LEN_MAX: usize = 1024;
 
 const HOST: u8 = 1;
 const SITE: u8 = 2;
+const GROUP: u8 = 4;
 /// The mark of an entry with more tags than fit.
 pub(crate) const TOO_MANY: &[u8] = &[3];
 
@@ -30,6 +32,13 @@ pub struct TagPolicy {
     /// entries have none.
     #[directive(name = "proxy_cache_tag")]
     pub tags: Option<Vec<Template>>,
+    /// Groups answers as their origin says (Cache Groups, RFC 9875): an answer is stored with the
+    /// groups that its Cache-Groups names, and when a request with an unsafe method has succeeded,
+    /// what is stored in one of the groups that Cache-Group-Invalidation of its answer names is
+    /// purged before the client gets the answer. Groups are those of one host and port. The purge
+    /// is a hard one by its groups, as durable as any other, and holds on all nodes of a fleet.
+    #[directive(name = "proxy_cache_groups", default = "off")]
+    pub groups: bool,
 }
 
 /// Gathers the tags of an entry.
@@ -57,6 +66,11 @@ impl TagWriter {
         for tag in split(value) {
             self.push(tag);
         }
+    }
+
+    /// Adds a group of an origin.
+    pub fn push_group(&mut self, origin: &[u8], name: &[u8]) {
+        self.push(&of_group(origin, name));
     }
 
     fn push(&mut self, tag: &[u8]) {
@@ -109,11 +123,43 @@ pub fn given(tags: &[u8]) -> impl Iterator<Item = &[u8]> {
     of_head(tags).filter(|tag| tag.first().is_some_and(|first| *first > b' '))
 }
 
+/// The groups that an entry was put in by its origin.
+pub fn groups(tags: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    of_head(tags).filter_map(|tag| group_and_origin(tag).map(|(name, _)| name))
+}
+
+/// Tags as people read them, with spaces between: groups in quotes, behind their origin.
+pub(crate) fn texts(tags: &[Bytes]) -> Vec<u8> {
+    let texts = tags.iter().map(|tag| match group_and_origin(tag) {
+        Some((name, origin)) => [origin, b"/\"", &name, b"\""].concat(),
+        None => tag.to_vec(),
+    });
+    texts.collect::<Vec<_>>().join(&b' ')
+}
+
+/// True for the tag of a group.
+pub(crate) fn is_group(tag: &[u8]) -> bool {
+    tag.first() == Some(&GROUP)
+}
+
+/// Name of the group that a tag is of, and the origin whose group it is.
+pub(crate) fn group_and_origin(tag: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let rest = tag.strip_prefix(&[GROUP])?;
+    let mut parts = rest.splitn(2, |byte| *byte == b'/');
+    let (origin, name) = parts.next().zip(parts.next())?;
+    let name = name.iter().map(|byte| match *byte {
+        SPACE_OF_GROUP => b' ',
+        byte => byte,
+    });
+    Some((name.collect(), origin))
+}
+
 /// Kind of a head's tag, and its name.
 pub(crate) fn kind_and_name(tag: &[u8]) -> (&'static str, &[u8]) {
     match tag {
         [HOST, name @ ..] => ("host", name),
         [SITE, name @ ..] => ("site", name),
+        [GROUP, name @ ..] => ("group", name),
         name => ("tag", name),
     }
 }
@@ -132,6 +178,21 @@ pub(crate) fn of_host(name: &[u8]) -> Bytes {
 /// The tag of a site.
 pub(crate) fn of_site(name: &[u8]) -> Bytes {
     of_name(SITE, name)
+}
+
+/// Byte that stands for a space in the name of a group, which has no control characters.
+const SPACE_OF_GROUP: u8 = 0x1f;
+
+/// The tag of a group of an origin, which is a host, or a host with its port. Letters of the name
+/// count as they are written (RFC 9875 §2.1).
+pub fn of_group(origin: &[u8], name: &[u8]) -> Bytes {
+    let mut tag = of_name(GROUP, origin).to_vec();
+    tag.push(b'/');
+    tag.extend(name.iter().map(|byte| match *byte {
+        b' ' => SPACE_OF_GROUP,
+        byte => byte,
+    }));
+    cut(Bytes::from(tag))
 }
 
 /// Names are compared in lower case; what would end a tag is part of it as an underscore.
@@ -179,5 +240,25 @@ mod tests {
         let text = tags.finish();
         let wanted = cut(Bytes::from(long));
         assert!(of_head(&text).any(|tag| tag == wanted));
+    }
+
+    #[test]
+    fn groups_are_told_apart_by_origin_and_letters_and_read_back() {
+        let mut tags = TagWriter::new(b"host", b"site");
+        tags.push_group(b"Host:81", b"a B");
+        tags.push_all(b"a/B");
+        let tags = tags.finish();
+        assert_eq!(groups(&tags).collect::<Vec<_>>(), [b"a B"]);
+        assert_eq!(given(&tags).collect::<Vec<_>>(), [b"a/B"]);
+        let has = |tag: Bytes| of_head(&tags).any(|it| it == tag);
+        assert!(has(of_group(b"host:81", b"a B")));
+        for (origin, name) in [("host", "a B"), ("host:81", "a b"), ("host:81", "a_B")] {
+            assert!(
+                !has(of_group(origin.as_bytes(), name.as_bytes())),
+                "{origin} {name}"
+            );
+        }
+        let shown = texts(&[of_group(b"host:81", b"a B"), Bytes::from_static(b"x")]);
+        assert_eq!(shown, b"host:81/\"a B\" x");
     }
 }

@@ -66,7 +66,7 @@ impl FromArgs for TargetList {
 }
 
 /// Hands the fields of an answer to a function, in order.
-pub(crate) type EachField<'f> = &'f dyn Fn(&mut dyn FnMut(&[u8], &[u8]));
+pub type EachField<'f> = &'f dyn Fn(&mut dyn FnMut(&[u8], &[u8]));
 
 impl TargetedPolicy {
     /// The names that count under these rules, the strongest first.

@@ -23,6 +23,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use millpond_store::{Key, Keys};
 
 use super::position::{self, Position};
+use crate::tag;
 
 const VERSION: u8 = 1;
 /// Version of records with a position. Who does not know it reads a purge of everything.
@@ -76,6 +77,7 @@ impl Target {
             Target::Wildcard(_) => "wildcard",
             Target::Host(_) => "host",
             Target::Site(_) => "site",
+            Target::Tags(tags) if tags.first().is_some_and(|tag| tag::is_group(tag)) => "group",
             Target::Tags(_) => "tag",
             Target::All => "all",
         }
@@ -89,7 +91,7 @@ impl Target {
             | Target::Wildcard(text)
             | Target::Host(text)
             | Target::Site(text) => text.clone(),
-            Target::Tags(tags) => tags.join(&b' ').into(),
+            Target::Tags(tags) => tag::texts(tags).into(),
             Target::All => Bytes::new(),
         }
     }
@@ -129,13 +131,11 @@ impl Matter {
             Target::Prefix(text) => Matter::Prefix(text.clone()),
             Target::Wildcard(text) if text.iter().all(|byte| *byte == b'*') => Matter::All,
             Target::Wildcard(text) => Matter::Wildcard(text.clone()),
-            Target::Host(name) => Matter::Tags(vec![crate::tag::of_host(name)]),
-            Target::Site(name) => Matter::Tags(vec![crate::tag::of_site(name)]),
-            Target::Tags(tags) => Matter::Tags(
-                tags.iter()
-                    .map(|tag| crate::tag::cut(tag.clone()))
-                    .collect(),
-            ),
+            Target::Host(name) => Matter::Tags(vec![tag::of_host(name)]),
+            Target::Site(name) => Matter::Tags(vec![tag::of_site(name)]),
+            Target::Tags(tags) => {
+                Matter::Tags(tags.iter().map(|tag| tag::cut(tag.clone())).collect())
+            }
             Target::All => Matter::All,
         }
     }

@@ -70,7 +70,7 @@ pub(crate) fn storable<X: Exchange, F: Fetched>(
         _ => None,
     };
     head.key = walk.key.text.clone();
-    head.tags = x.tags();
+    head.tags = x.tags(&|each| fetched.each_field(each));
     if !vary.is_empty() {
         if !covers_coding(x, &|each| fetched.each_field(each), &vary) {
             return Err(KeptOut::Request(Reason::VaryCoding));

@@ -32,6 +32,7 @@ use millpond_cache::exchange::{Ask, Exchange, FetchEnd, Fetched, Purpose};
 use millpond_cache::purge::{Mode, Target};
 use millpond_cache::step::{Policies, Served, Trail, Walk, serve};
 use millpond_cache::tag::TagWriter;
+use millpond_cache::targeted::EachField;
 use millpond_cache::use_stale::StaleCause;
 use millpond_cache::variant::RequestFields;
 use millpond_cache::zone::{CacheZone, LookedUp, PrimaryKey};
@@ -319,7 +320,7 @@ impl Exchange for SimExchange {
         self.client.is_bypassed
     }
 
-    fn tags(&mut self) -> Bytes {
+    fn tags(&mut self, _: EachField<'_>) -> Bytes {
         let mut tags = TagWriter::new(b"host", b"site");
         tags.push_all(format!("{}-{}", self.world.seed, self.client.key).as_bytes());
         tags.finish()

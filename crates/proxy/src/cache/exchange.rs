@@ -22,6 +22,7 @@ use millpond_cache::reason::Note;
 use millpond_cache::slice::SliceSize;
 use millpond_cache::status::CacheStatus;
 use millpond_cache::tag::TagWriter;
+use millpond_cache::targeted::EachField;
 use millpond_cache::use_stale::StaleCause;
 use millpond_conf::Template;
 use millpond_system::body::{BodyError, BodyStream, Piece};
@@ -29,6 +30,7 @@ use millpond_system::clock;
 use millpond_wire::header::Known;
 use millpond_wire::http1::{Method, encode};
 
+use super::groups;
 use super::purge;
 use super::site;
 use crate::downstream::body::RequestBody;
@@ -232,7 +234,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
         matches!(req.method, Method::Get | Method::Head) && !matches!(req.body, RequestBody::None)
     }
 
-    fn tags(&mut self) -> Bytes {
+    fn tags(&mut self, each_field: EachField<'_>) -> Bytes {
         let protocol = self.target.protocol;
         let req = self.req.borrow_mut();
         let mut tags = TagWriter::new(&purge::host(req), &site::of(req));
@@ -243,6 +245,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
                 tags.push_all(&req.eval(template));
             }
         }
+        groups::tag(req, protocol, (each_field, &mut tags));
         tags.finish()
     }
 

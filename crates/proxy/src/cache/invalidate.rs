@@ -1,8 +1,8 @@
-//! `proxy_cache_conformance rfc9111`: what an unsafe request that succeeded removes from the cache.
+//! Removal of what an unsafe request that succeeded has made wrong.
 //!
-//! It is what is stored for its URI, and for those of Location and Content-Location on the same
-//! host (RFC 9111 §4.4). Everything else that the directive asks of the proxy is in
-//! `upstream/by_rfc.rs`.
+//! With `proxy_cache_conformance rfc9111` it is what is stored for its URI, and for those of
+//! Location and Content-Location on the same host (RFC 9111 §4.4); with `proxy_cache_groups` what
+//! is in the groups that its answer names (`cache/groups.rs`).
 
 use std::sync::Arc;
 
@@ -12,21 +12,36 @@ use millpond_wire::header::Known;
 use millpond_wire::http1::host::Host;
 use millpond_wire::http1::response::ResponseHead;
 
+use super::groups;
+use crate::failure::Failure;
 use crate::request::Request;
 use crate::route::target;
 use crate::upstream::by_rfc::{is_on, without_fragment};
 use crate::upstream::pass::PassTarget;
 
-/// Removes what an unsafe request that succeeded has made wrong.
-pub(crate) fn invalidate(
+/// True if the request is an unsafe one that succeeded, where that removes anything.
+pub(crate) fn may_be_due(req: &Request, (target, head): (&PassTarget, &ResponseHead)) -> bool {
+    (is_on(req, target) || groups::are_on(req, target.protocol))
+        && invalidates(req.head.method_bytes(), head.status)
+}
+
+/// Removes what the request has made wrong, if it may have ([`may_be_due`]).
+pub(crate) async fn invalidate(
     req: &mut Request,
-    target: &PassTarget,
-    zone: &Arc<CacheZone>,
+    (target, zone): (&PassTarget, &Arc<CacheZone>),
     head: &ResponseHead,
-) {
-    if !is_on(req, target) || !invalidates(req.head.method_bytes(), head.status) {
-        return;
+) -> Result<(), Failure> {
+    if !may_be_due(req, (target, head)) {
+        return Ok(());
     }
+    if is_on(req, target) {
+        of_uris(req, (target, zone), head);
+    }
+    groups::purge(req, (target.protocol, zone), head).await
+}
+
+/// RFC 9111 §4.4.
+fn of_uris(req: &mut Request, (target, zone): (&PassTarget, &Arc<CacheZone>), head: &ResponseHead) {
     remove(req, target, zone);
     for known in [Known::Location, Known::ContentLocation] {
         let Some(uri) = head.fields.get(known).cloned() else {

@@ -9,6 +9,7 @@
 pub(crate) mod body;
 pub mod exchange;
 pub mod fleet;
+pub(crate) mod groups;
 pub(crate) mod invalidate;
 pub(crate) mod leap;
 pub(crate) mod loaded;

@@ -54,12 +54,8 @@ pub(crate) async fn run(
     let mut exchange = PassExchange::new(&mut *req, Arc::clone(target));
     let fetched = exchange.fetch(Ask::default()).await;
     let fetched = fetched.map_err(|Failed(failure)| failure)?;
-    invalidate::invalidate(
-        exchange.request(),
-        target,
-        &walk.zone,
-        &fetched.fetched.head,
-    );
+    let head = &fetched.fetched.head;
+    invalidate::invalidate(exchange.request(), (target, &walk.zone), head).await?;
     let served = if is_what_get_gives(exchange.request(), &walk, &fetched) {
         step::keep(&mut exchange, &walk, fetched, since)
     } else {

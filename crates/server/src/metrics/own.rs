@@ -248,7 +248,7 @@ pub(super) const METRICS: &[Metric] = &[
         |facts, out| zones(facts, out, |it| it.purges))),
     metric("millpond_zone_purges_total", Counter, &["zone", "kind", "mode"], (
         "Purges that were acknowledged since the process opened the zone, by what they were about \
-         (`key`, `prefix`, `wildcard`, `host`, `site`, `tag`, `all`) and how (`hard`, `soft`).",
+         (`exact`, `prefix`, `wildcard`, `host`, `site`, `tag`, `group`, `all`) and how (`hard`, `soft`).",
         |facts, out| facts.zones.iter().for_each(|zone| {
             for ((kind, mode), count) in &zone.purged {
                 out.add(&[zone.name(), kind, mode], *count);

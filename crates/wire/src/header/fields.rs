@@ -358,7 +358,7 @@ impl Fields {
     }
 
     /// All values of this name, in any case, in order.
-    pub(crate) fn find_all<'a>(&'a self, name: &[u8]) -> impl Iterator<Item = &'a Bytes> {
+    pub fn find_all<'a>(&'a self, name: &[u8]) -> impl Iterator<Item = &'a Bytes> {
         self.iter()
             .filter(move |field| field.name.eq_ignore_ascii_case(name))
             .map(|field| &field.value)

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::*;
 use crate::tag::TagWriter;
+use crate::targeted::EachField;
 
 /// Answers that the origin will give, and requests that it got.
 #[derive(Default)]
@@ -285,7 +286,7 @@ impl Exchange for FakeExchange {
     }
 
     /// The values of the field `tags`, for the host `host` and the site `site`.
-    fn tags(&mut self) -> Bytes {
+    fn tags(&mut self, _: EachField<'_>) -> Bytes {
         let mut tags = TagWriter::new(b"host", b"site");
         for value in self.field(b"tags") {
             tags.push_all(value);

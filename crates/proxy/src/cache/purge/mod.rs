@@ -171,34 +171,53 @@ async fn purge(
             return Err(Failure::Status(status));
         }
     };
-    let now_ms = u64::try_from(millpond_system::clock::now_ms()).unwrap_or(0);
-    let (job_zone, job_order) = (Arc::clone(&zone), Arc::clone(&order));
-    let job = move || carry_out(&job_zone, &job_order, now_ms);
-    let done = tokio::task::spawn_blocking(job).await;
-    let here: Done = done.map_err(|_| Failure::Internal("a cache purge panicked".to_string()))?;
-    let spread = match &here {
-        Ok(outcome) => {
-            let fleets = req.worker().shared.guests.of::<Fleets>();
-            reach::spread(&fleets, &zone, (&order, *outcome)).await
-        }
-        Err(_) => None,
-    };
-    let reach = spread.as_ref();
-    let everywhere = here.map(|outcome| reach::of_all(outcome, reach));
-    log(req, &zone, (&order, &everywhere), reach);
-    match everywhere {
+    let (done, reach) = obey(req, &zone, &order).await?;
+    match done {
         Ok(outcome) => {
             let ended = answer::Ended {
                 zone: &zone.name,
                 order: &order,
                 outcome,
-                reach,
+                reach: reach.as_ref(),
             };
             answer::of(req, ended, allowed.style)
         }
         Err(JournalError::Closed) => Err(Failure::Status(503)),
         Err(_) => Err(Failure::Status(500)),
     }
+}
+
+/// Purges what has one of these tags, by the word of an origin; one that fails is in the log.
+pub(super) async fn by_tags(
+    req: &Request,
+    zone: &Arc<CacheZone>,
+    tags: Vec<Bytes>,
+) -> Result<(), Failure> {
+    let order = Arc::new(Order::of_tags(tags));
+    obey(req, zone, &order).await.map(drop)
+}
+
+/// Carries an order out beside the worker, hands it on to the fleet, and logs it.
+async fn obey(
+    req: &Request,
+    zone: &Arc<CacheZone>,
+    order: &Arc<Order>,
+) -> Result<(Done, Option<Reach>), Failure> {
+    let now_ms = u64::try_from(millpond_system::clock::now_ms()).unwrap_or(0);
+    let (job_zone, job_order) = (Arc::clone(zone), Arc::clone(order));
+    let job = move || carry_out(&job_zone, &job_order, now_ms);
+    let done = tokio::task::spawn_blocking(job).await;
+    let here: Done = done.map_err(|_| Failure::Internal("a cache purge panicked".to_string()))?;
+    let reach = match &here {
+        Ok(outcome) => {
+            let fleets = req.worker().shared.guests.of::<Fleets>();
+            reach::spread(&fleets, zone, (order, *outcome)).await
+        }
+        Err(_) => None,
+    };
+    let everywhere = here.map(|outcome| reach::of_all(outcome, reach.as_ref()));
+    log(req, zone, (order, &everywhere), reach.as_ref());
+    Ok((everywhere, reach))
 }
 
 /// The host of a request, as entries have it.

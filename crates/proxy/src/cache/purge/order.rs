@@ -115,6 +115,16 @@ impl Order {
         })
     }
 
+    /// A hard purge of what has one of these tags.
+    pub(super) fn of_tags(tags: Vec<Bytes>) -> Order {
+        Order {
+            target: Target::Tags(tags),
+            mode: Mode::Hard,
+            is_dry_run: false,
+            wait: Await::Log,
+        }
+    }
+
     /// Reads what is asked for by name: `what` is the key, host or site.
     pub fn named(what: Bytes, field: Field<'_>) -> Result<Order, Refused> {
         let own = Own {
