@@ -82,9 +82,11 @@ const AREAS: &[Area] = &[
         crates: &["semantics"],
         tests: &[
             "proxy_cache_conformance",
+            "proxy_cache_groups",
             "proxy_cache_status_header",
             "proxy_cache_targeted_control",
             "proxy_cdn_loop",
+            "proxy_status_header",
             "rfc9111_letter",
             "rfc9111_shared",
         ],

@@ -4,8 +4,11 @@
 //! client gets and at which level the failure is logged. Whether another peer may be tried is
 //! decided where the peers are (`upstream/next.rs`), from [`UpstreamFailure::kind`].
 
+pub mod told;
+
 use std::io;
 
+use millpond_semantics::proxy_status::ProxyError;
 use millpond_system::log::error::Level;
 
 /// Status of an answer that is none: the connection is closed instead (nginx: `return 444`).
@@ -75,6 +78,19 @@ pub enum UpstreamKind {
     NoSocket,
 }
 
+impl UpstreamKind {
+    /// The error that clients are told of, if no more is known.
+    fn usual_error(self) -> ProxyError {
+        match self {
+            UpstreamKind::Error => ProxyError::ConnectionTerminated,
+            UpstreamKind::Timeout => ProxyError::ReadTimeout,
+            UpstreamKind::InvalidHeader => ProxyError::HttpProtocol,
+            UpstreamKind::NoLive => ProxyError::DestinationUnavailable,
+            UpstreamKind::NoSocket => ProxyError::Internal,
+        }
+    }
+}
+
 /// A failed exchange with an upstream.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
@@ -85,6 +101,8 @@ pub struct UpstreamFailure {
     pub level: Level,
     /// In nginx's words, with the peer.
     pub message: String,
+    /// Kind of the failure, as clients are told of it.
+    pub error: ProxyError,
 }
 
 impl UpstreamFailure {
@@ -94,7 +112,13 @@ impl UpstreamFailure {
             kind,
             level: Level::Error,
             message: message.into(),
+            error: kind.usual_error(),
         }
+    }
+
+    /// The same, told as another kind of error than is usual for it.
+    pub fn told_as(self, error: ProxyError) -> Self {
+        UpstreamFailure { error, ..self }
     }
 }
 

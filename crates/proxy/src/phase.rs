@@ -23,6 +23,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::failure::Failure;
+use crate::failure::told::is_of_failure;
 use crate::handler::{self, error_page};
 use crate::otel;
 use crate::request::Request;
@@ -30,7 +31,7 @@ use crate::response::{Response, Source};
 use crate::rewrite::{self, Script};
 use crate::route::location::LocationKind;
 use crate::settings::level::{Closing, Due};
-use millpond_wire::header::Known;
+use millpond_wire::header::{Field, Known};
 
 /// The phases, in running order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -189,11 +190,11 @@ async fn answer_from(req: &mut Request, mut start: Phase) -> Box<Response> {
             }
             Ok(response) => error_page::Next::Answer(response),
             Err(failure) if req.needs_no_page() => {
-                crate::log::request_error::failure(req, &failure);
+                note_failure(req, &failure);
                 error_page::Next::Answer(Box::new(Response::empty(failure.status())))
             }
             Err(failure) => {
-                crate::log::request_error::failure(req, &failure);
+                note_failure(req, &failure);
                 error_page::follow_status(req, failure.status())
             }
         };
@@ -202,6 +203,13 @@ async fn answer_from(req: &mut Request, mut start: Phase) -> Box<Response> {
             error_page::Next::Run(phase) => start = phase,
         }
     }
+}
+
+/// Logs a failure, and leaves for the answer what its client is told of it.
+fn note_failure(req: &mut Request, failure: &Failure) {
+    crate::log::request_error::failure(req, failure);
+    let policy = &req.location.settings.proxy_status;
+    policy.tell(failure, &mut req.answer_fields);
 }
 
 /// Gives the answer the status of the error that it answers, and the fields that the phases left.
@@ -230,8 +238,10 @@ fn finish_with(req: &mut Request, mut response: Box<Response>) -> Box<Response> 
     }
     // nginx: what an answer that redirects inside says of cookies and storing counts beside what
     // its target says.
-    let adds = |known| matches!(known, Known::SetCookie | Known::CacheControl);
-    left.retain(|field| adds(field.known) || !response.fields.contains(field.known));
+    let adds = |field: &Field| {
+        matches!(field.known, Known::SetCookie | Known::CacheControl) || is_of_failure(field)
+    };
+    left.retain(|field| adds(field) || !response.fields.contains(field.known));
     for mut field in left {
         if field.known == Known::Location {
             field.value = req.redirect_to(field.value);

@@ -17,6 +17,7 @@
 pub mod accept_encoding;
 pub(crate) mod byte_set;
 pub mod cache_control;
+pub mod cache_groups;
 pub mod cache_status;
 pub mod cdn_loop;
 pub mod conditional;
@@ -25,6 +26,7 @@ pub mod decimal;
 pub mod freshness;
 pub mod list;
 pub mod preference;
+pub mod proxy_status;
 pub mod query;
 pub mod range;
 pub mod reuse;

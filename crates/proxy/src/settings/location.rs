@@ -26,6 +26,7 @@ use crate::downstream::http1::answer::ChunkedPolicy;
 use crate::downstream::http1::keep_alive::KeepAlivePolicy;
 use crate::downstream::http2::policy::FramePolicy;
 use crate::downstream::send::SendPolicy;
+use crate::failure::told::ProxyStatusPolicy;
 use crate::filter::addition::AdditionPolicy;
 use crate::filter::brotli::BrotliPolicy;
 use crate::filter::charset::CharsetPolicy;
@@ -121,6 +122,8 @@ pub struct LocationSettings {
     pub cache_args: ArgsPolicy,
     /// The name that the server gives itself.
     pub tokens: TokensPolicy,
+    /// Errors as clients are told of them.
+    pub proxy_status: ProxyStatusPolicy,
     /// Access logs.
     pub access_log: AccessLogPolicy,
     /// Logs of exchanges with upstreams.

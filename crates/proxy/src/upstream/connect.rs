@@ -36,6 +36,7 @@ use crate::failure::{UpstreamFailure, UpstreamKind};
 use crate::protocol::Protocol;
 use crate::settings::Location;
 use crate::worker::Worker;
+use millpond_semantics::proxy_status::ProxyError;
 
 /// The local address of connections to peers.
 #[derive(Clone, Debug)]
@@ -251,6 +252,35 @@ impl ConnectError {
     }
 }
 
+impl ConnectError {
+    /// The error that clients are told of (RFC 9209 §2.3).
+    fn told_as(&self) -> ProxyError {
+        match self {
+            ConnectError::TimedOut | ConnectError::Encrypt(EncryptError::TimedOut) => {
+                ProxyError::ConnectionTimeout
+            }
+            ConnectError::Encrypt(EncryptError::Refused(_)) => ProxyError::TlsCertificate,
+            ConnectError::Encrypt(EncryptError::Tls(_) | EncryptError::Connection(_)) => {
+                ProxyError::TlsProtocol
+            }
+            ConnectError::AtOnce(_, error) | ConnectError::Late(error) => match error.kind() {
+                io::ErrorKind::ConnectionRefused => ProxyError::ConnectionRefused,
+                io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+                    ProxyError::DestinationUnroutable
+                }
+                io::ErrorKind::TimedOut => ProxyError::ConnectionTimeout,
+                io::ErrorKind::ConnectionReset => ProxyError::ConnectionTerminated,
+                _ => ProxyError::DestinationUnavailable,
+            },
+            ConnectError::NoSeat(_)
+            | ConnectError::Socket(_)
+            | ConnectError::Transparent(..)
+            | ConnectError::Bind(..)
+            | ConnectError::Encrypt(EncryptError::Certificate(_)) => ProxyError::Internal,
+        }
+    }
+}
+
 impl From<ConnectError> for UpstreamFailure {
     fn from(error: ConnectError) -> Self {
         let kind = match error {
@@ -274,6 +304,7 @@ impl From<ConnectError> for UpstreamFailure {
             kind,
             level: error.level(),
             message: format!("{error} while {doing} to upstream"),
+            error: error.told_as(),
         }
     }
 }

@@ -18,7 +18,6 @@ use millpond_wire::http2::ALPN;
 use super::answer::{self, Stored};
 use super::ask::Ask;
 use super::balance::Method as Balance;
-use super::by_rfc;
 use super::cdn_loop;
 use super::encryption::Encryption;
 use super::exchange::{self, Fetched};
@@ -47,6 +46,7 @@ use millpond_cache::method::CacheMethod;
 use millpond_cache::reason::Note;
 use millpond_cache::slice::SliceSize;
 use millpond_semantics::cache_status::Forward;
+use millpond_semantics::proxy_status::ProxyError;
 
 /// Rows of this file.
 pub const ROWS: &[Row] = &[
@@ -514,7 +514,8 @@ async fn passing(req: &Request, host: &Host) -> Result<Group, Failure> {
 }
 
 fn unresolved(message: String) -> Failure {
-    Failure::Upstream(UpstreamFailure::new(UpstreamKind::NoLive, message))
+    let failure = UpstreamFailure::new(UpstreamKind::NoLive, message);
+    Failure::Upstream(failure.told_as(ProxyError::Dns))
 }
 
 impl PassTarget {
@@ -720,21 +721,29 @@ fn note_unasked(req: &Request, why: Forward) {
 /// Answers from the upstream for this client alone.
 pub async fn fetch(req: &mut Request, target: &Arc<PassTarget>) -> Result<Box<Response>, Failure> {
     let fetched = Box::pin(exchange::fetch(req, target, &Ask::default())).await?;
-    invalidate(req, target, &fetched)?;
+    invalidate(req, target, &fetched).await?;
     answer::from_fetched(req, target, fetched, Stored::No)
 }
 
 /// Removes from the cache the entries for a URI that are wrong after an unsafe method has
 /// succeeded.
-fn invalidate(req: &mut Request, target: &PassTarget, fetched: &Fetched) -> Result<(), Failure> {
-    let location = Arc::clone(&req.location);
-    if let Some(cache) = location.cache(target.protocol)
-        && by_rfc::is_on(req, target)
-        && let Some(zone) = cache.zone_for(req)?
-    {
-        invalidate::invalidate(req, target, &zone.into_arc(), &fetched.head);
+async fn invalidate(
+    req: &mut Request,
+    target: &PassTarget,
+    fetched: &Fetched,
+) -> Result<(), Failure> {
+    if !invalidate::may_be_due(req, (target, &fetched.head)) {
+        return Ok(());
     }
-    Ok(())
+    let location = Arc::clone(&req.location);
+    let Some(cache) = location.cache(target.protocol) else {
+        return Ok(());
+    };
+    let Some(zone) = cache.zone_for(req)? else {
+        return Ok(());
+    };
+    let zone = zone.into_arc();
+    Box::pin(invalidate::invalidate(req, (target, &zone), &fetched.head)).await
 }
 
 /// `$proxy_host` is known before the first exchange: the cache key needs it.
