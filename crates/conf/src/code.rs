@@ -88,6 +88,12 @@ pub const DUPLICATE_DIRECTIVE: Code = Code {
     doc: "The directive may stand once in a block and stands there twice, possibly in an included \
           file. Both places are shown; keep one of them.",
 };
+/// The directive is one of older versions.
+pub const OBSOLETE_DIRECTIVE: Code = Code {
+    name: "obsolete_directive",
+    doc: "The directive is obeyed, and newer versions of nginx have it no more. The message says \
+          what took its place.",
+};
 /// A block where none belongs, or none where one belongs.
 pub const BLOCK_EXPECTED: Code = Code {
     name: "block_expected",
@@ -127,6 +133,7 @@ pub const ALL: &[Code] = &[
     NO_EFFECT,
     MISPLACED_DIRECTIVE,
     DUPLICATE_DIRECTIVE,
+    OBSOLETE_DIRECTIVE,
     BLOCK_EXPECTED,
     MISSING_BLOCK,
     ARGUMENT_COUNT,

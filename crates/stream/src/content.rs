@@ -3,6 +3,7 @@
 //! A server has one line that says where its sessions go. Addresses without variables are resolved
 //! when the line is read, as nginx does.
 
+use std::mem;
 use std::sync::Arc;
 
 use millpond_conf::{Contexts, Statement, Template, VarId};
@@ -161,9 +162,11 @@ fn return_text(builder: &mut Builder, statement: &Statement, draft: &mut Draft) 
     }
 }
 
-/// Declares the content of a server, which has one.
+/// Declares the content of a server, of which a line of each name may stand there.
 fn put(builder: &mut Builder, statement: &Statement, draft: &mut Draft, content: Content) {
-    if draft.has::<Content>() {
+    let is_of_kind = |other: &Content| mem::discriminant(other) == mem::discriminant(&content);
+    // nginx: of lines with different names, the last one counts.
+    if draft.get::<Content>().is_some_and(is_of_kind) {
         let name = &statement.name.text;
         builder.error(statement.span, format!("\"{name}\" directive is duplicate"));
         return;

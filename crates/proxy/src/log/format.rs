@@ -141,7 +141,7 @@ impl LogFormat {
     }
 }
 
-fn log_format(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
+fn log_format(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     let [name, words @ ..] = statement.args.as_slice() else {
         return builder.error(
             statement.span,
@@ -177,7 +177,9 @@ fn log_format(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) 
     }
     let format = Arc::new(LogFormat { parts, escape });
     let formats = &mut builder.of::<Declared>().logs.formats;
-    let is_known = formats.contains_key(&name.text) || name.text == COMBINED;
+    // nginx: sessions have no format without being named.
+    let is_built_in = name.text == COMBINED && draft.context == Contexts::HTTP;
+    let is_known = formats.contains_key(&name.text) || is_built_in;
     formats.insert(name.text.clone(), format);
     if is_known {
         let message = format!("duplicate \"log_format\" name \"{}\"", name.text);

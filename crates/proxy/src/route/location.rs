@@ -125,7 +125,8 @@ impl LocationTree {
                 self.regexes.push((regex, location));
             }
             LocationKind::Named => {
-                self.named.insert(name, location);
+                // nginx: of two with one name, the first.
+                self.named.entry(name).or_insert(location);
             }
             LocationKind::Unnamed => {}
         }

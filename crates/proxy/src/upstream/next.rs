@@ -46,6 +46,9 @@ pub enum NextCause {
     /// 429.
     #[word("http_429")]
     Http429,
+    /// Accepted, as by nginx, and no cause of anything.
+    #[word("updating")]
+    Updating,
     /// Requests that change something, too.
     #[word("non_idempotent")]
     NonIdempotent,

@@ -6,8 +6,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use millpond_conf::Contexts;
 use millpond_conf::tree::Statement;
+use millpond_conf::{Contexts, code};
 use millpond_proxy::route::location::{AfterPrefix, LocationKind};
 use millpond_proxy::route::name::ServerName;
 use millpond_proxy::route::regex::{Case, Regex};
@@ -19,7 +19,7 @@ use millpond_proxy::stats::status_zone::StatusZone;
 use millpond_proxy::tls::acme;
 
 use super::listen::{ListenArgs, Listens, Names};
-use super::table;
+use super::{ssl, table};
 
 /// Rows of the blocks that are walked here.
 pub(crate) const ROWS: &[Row] = &[
@@ -126,7 +126,10 @@ pub(super) fn read_server(builder: &mut Builder, statement: &Statement, context:
     let mut draft = Draft::new(context, statement.span);
     builder.walk(statement.body.as_deref().unwrap_or_default(), &mut draft);
     let Names(names) = draft.take().unwrap_or_default();
-    let Listens(listens) = draft.take().unwrap_or_default();
+    let Listens(mut listens) = draft.take().unwrap_or_default();
+    if ssl::is_on(builder, &draft) {
+        listens.iter_mut().for_each(ListenArgs::encrypt);
+    }
     let status_zone = draft.take::<StatusZone>();
     let acme = acme::certificate::Slot::of(&mut draft);
     let (levels, cx) = builder.with_cx::<Levels>();
@@ -162,7 +165,7 @@ fn location(builder: &mut Builder, statement: &Statement, outer: &mut Draft) {
     };
     let known = &mut outer.of::<ChildNames>().0;
     if key.is_some_and(|key| !known.insert((key, name.clone()))) {
-        builder.error(statement.span, format!("duplicate location \"{name}\""));
+        report_duplicate(builder, statement, &kind, &name);
     }
     let mut draft = Draft {
         name,
@@ -176,6 +179,17 @@ fn location(builder: &mut Builder, statement: &Statement, outer: &mut Draft) {
     }
     let location = level::nested(builder, statement, draft, kind);
     outer.of::<Children>().0.push(Arc::new(location));
+}
+
+/// Reports a second location of one name; nginx takes it if it is named, and nobody gets there.
+fn report_duplicate(builder: &mut Builder, statement: &Statement, kind: &LocationKind, name: &str) {
+    let message = format!("duplicate location \"{name}\"");
+    if matches!(kind, LocationKind::Named) {
+        let warning = builder.cx.diagnostics.push_warning(statement.span, message);
+        warning.code(code::DUPLICATE_DIRECTIVE);
+    } else {
+        builder.error(statement.span, message);
+    }
 }
 
 fn internal(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {

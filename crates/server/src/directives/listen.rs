@@ -74,6 +74,13 @@ pub(crate) struct ListenArgs {
     span: Span,
 }
 
+impl ListenArgs {
+    /// Encrypts its connections, as the parameter `ssl` does.
+    pub(super) fn encrypt(&mut self) {
+        self.is_encrypted |= !self.is_quic;
+    }
+}
+
 /// Addresses that a server listens on.
 #[derive(Default)]
 pub(super) struct Listens(pub(super) Vec<ListenArgs>);

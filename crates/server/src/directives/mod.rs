@@ -21,6 +21,7 @@ pub(crate) mod listen;
 pub mod manual;
 pub(crate) mod no_effect;
 pub(crate) mod refused;
+pub(crate) mod ssl;
 pub(crate) mod stream;
 pub(crate) mod table;
 pub(crate) mod unknown;

@@ -18,6 +18,7 @@ const ROWS: &[&[Row]] = &[
     super::blocks::ROWS,
     super::stream::BLOCK,
     super::listen::ROWS,
+    super::ssl::ROWS,
     cache::zones::ROWS,
     cache::fleet::ROWS,
     stats::ledger::ROWS,

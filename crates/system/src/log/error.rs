@@ -16,7 +16,7 @@
 //! 2. A line is at most [`MAX_LINE`] bytes, has no control characters, and is written at once.
 //! 3. Logging never fails and never waits: what cannot be written is lost, counted and told.
 //!
-//! What it does not do: `memory:` is refused.
+//! What it does not do: what goes to `memory:` goes nowhere.
 
 use std::cell::Cell;
 use std::fmt::{self, Write as _};
@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use arc_swap::ArcSwap;
+use millpond_conf::tree::Word;
 use millpond_conf::value::Words as _;
 use millpond_conf::{ArgError, Args, FromArgs};
 
@@ -37,6 +38,17 @@ use crate::clock;
 
 /// The longest line (nginx: NGX_MAX_ERROR_STR).
 pub const MAX_LINE: usize = 2048;
+
+/// Parts of nginx's debug log.
+const DEBUG_PARTS: [&str; 7] = [
+    "debug_core",
+    "debug_alloc",
+    "debug_mutex",
+    "debug_event",
+    "debug_http",
+    "debug_mail",
+    "debug_stream",
+];
 
 /// Severity, most severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, millpond_conf::Words)]
@@ -85,6 +97,8 @@ pub enum Target {
     Syslog(Syslog),
     /// The journal of systemd.
     Journal(Journal),
+    /// None: `memory:` is for debuggers of nginx.
+    Nowhere,
 }
 
 impl ErrorLog {
@@ -98,7 +112,7 @@ impl ErrorLog {
     pub fn file(&self) -> Option<&LogFile> {
         match &self.target {
             Target::File(file) => Some(file),
-            Target::Syslog(_) | Target::Journal(_) => None,
+            Target::Syslog(_) | Target::Journal(_) | Target::Nowhere => None,
         }
     }
 
@@ -108,7 +122,7 @@ impl ErrorLog {
         match &self.target {
             Target::Journal(journal) => Some(journal),
             Target::File(file) if file.is_stderr() => journal::behind_stderr(),
-            Target::File(_) | Target::Syslog(_) => None,
+            Target::File(_) | Target::Syslog(_) | Target::Nowhere => None,
         }
     }
 
@@ -122,7 +136,7 @@ impl ErrorLog {
         match &self.target {
             Target::File(file) => file.is_stderr(),
             Target::Journal(_) => journal::behind_stderr().is_some(),
-            Target::Syslog(_) => false,
+            Target::Syslog(_) | Target::Nowhere => false,
         }
     }
 
@@ -130,28 +144,23 @@ impl ErrorLog {
         match &self.target {
             Target::File(file) => file.write(line, 1),
             Target::Syslog(syslog) => syslog.send_as(level, line),
-            Target::Journal(_) => {}
+            Target::Journal(_) | Target::Nowhere => {}
         }
     }
 }
 
 impl FromArgs for ErrorLog {
     const SYNTAX: &'static str = "file | stderr | syslog:server=address[,parameter=value] | \
-                                  journald:[parameter=value,...] [level]";
+                                  journald:[parameter=value,...] [level …]";
 
     fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
         let (target, level) = match args.words {
-            [target] => (target, Level::Error),
-            [target, level] => {
-                let message = || format!("invalid log level \"{}\"", level.text);
-                let level = Level::parse(&level.text);
-                (target, level.ok_or_else(|| ArgError::value(1, message()))?)
-            }
-            _ => return Err(ArgError::Count),
+            [target, levels @ ..] => (target, level_of(levels)?),
+            [] => return Err(ArgError::Count),
         };
         if target.text.starts_with("memory:") {
-            let message = "error logs to \"memory:\" are not supported";
-            return Err(ArgError::value(0, message));
+            let target = Target::Nowhere;
+            return Ok(ErrorLog { target, level });
         }
         if let Some(parameters) = target.text.strip_prefix("syslog:") {
             let target = Target::Syslog(Syslog::parse(parameters)?);
@@ -167,6 +176,27 @@ impl FromArgs for ErrorLog {
         };
         Ok(ErrorLog::to(file, level))
     }
+}
+
+/// The level that words name: one, or several parts of nginx's debug log, which is not told apart.
+fn level_of(words: &[Word]) -> Result<Level, ArgError> {
+    let mut found = None;
+    for (index, word) in words.iter().enumerate() {
+        let is_part = DEBUG_PARTS.contains(&word.text.as_str());
+        let level = if is_part {
+            Some(Level::Debug)
+        } else {
+            Level::parse(&word.text)
+        };
+        let message = || format!("invalid log level \"{}\"", word.text);
+        let level = level.ok_or_else(|| ArgError::value(index + 1, message()))?;
+        if found.is_some() && !is_part {
+            let message = format!("duplicate log level \"{}\"", word.text);
+            return Err(ArgError::value(index + 1, message));
+        }
+        found = Some(level);
+    }
+    Ok(found.unwrap_or(Level::Error))
 }
 
 /// Settings of the logs of a request's errors.
@@ -188,10 +218,10 @@ pub struct ErrorLogPolicy {
     ///
     /// nginx knows no journal: a file of the name `journald:` is `./journald:` here.
     ///
-    /// Logs to `memory:` are refused. There is no log of single steps: one of the level `debug` has
-    /// what one of the level `info` has, with or without `debug_connection`. A file that does not
-    /// take lines costs lines: they are counted and told in the error log of the process, once a
-    /// second at most.
+    /// What goes to `memory:` goes nowhere. There is no log of single steps: one of the level
+    /// `debug`, or of its parts (`debug_http` and others), has what one of the level `info` has,
+    /// with or without `debug_connection`. A file that does not take lines costs lines: they are
+    /// counted and told in the error log of the process, once a second at most.
     #[directive(name = "error_log", repeat)]
     pub logs: Vec<ErrorLog>,
 }
