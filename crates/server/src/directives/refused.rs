@@ -16,7 +16,8 @@ pub(crate) struct Refused {
 pub(crate) const REFUSED: &[Refused] = &[
     Refused {
         names: "perl_modules perl_require perl perl_set",
-        reason: "embedded Perl is not supported",
+        reason: "embedded Perl is not supported; \"map\", \"if\", \"rewrite\" and \"auth_request\" decide without \
+                 a script",
     },
     Refused {
         names: "mail auth_http auth_http_timeout auth_http_header auth_http_pass_client_cert \
@@ -52,13 +53,15 @@ pub(crate) const REFUSED: &[Refused] = &[
     Refused {
         names: "xslt_stylesheet xslt_param xslt_string_param xslt_types xslt_last_modified \
                 xml_entities xml_external_entities",
-        reason: "XSLT is not supported",
+        reason: "XSLT is not supported; \"proxy_cache\" keeps what a server behind \"proxy_pass\" \
+                 makes",
     },
     Refused {
         names: "image_filter image_filter_jpeg_quality image_filter_webp_quality \
                 image_filter_sharpen image_filter_transparency image_filter_interlace \
                 image_filter_buffer",
-        reason: "image conversion is not supported",
+        reason: "image conversion is not supported; \"proxy_cache\" keeps what a server behind \
+                 \"proxy_pass\" makes of pictures",
     },
     Refused {
         names: "geoip_country geoip_org geoip_city geoip_proxy geoip_proxy_recursive",
@@ -66,7 +69,7 @@ pub(crate) const REFUSED: &[Refused] = &[
     },
     Refused {
         names: "dav_methods dav_access create_full_put_path min_delete_depth",
-        reason: "WebDAV is not supported",
+        reason: "WebDAV is not supported; \"proxy_pass\" passes its methods to a server that has it",
     },
     Refused {
         names: "modern_browser ancient_browser modern_browser_value ancient_browser_value",

@@ -34,7 +34,11 @@ pub(crate) const MODULES: &[Module] = &[
         "zstd_dict_file",
         "answers are compressed by \"zstd\" without a dictionary, which no browser has",
     ),
-    row("ngx_unzip, ngx_zip", "zip zip_* unzip_*", ""),
+    row(
+        "ngx_unzip, ngx_zip",
+        "zip zip_* unzip_*",
+        "\"proxy_pass\" passes to a server that makes and reads archives",
+    ),
     row(
         "headers-more-nginx-module",
         "more_set_input_headers more_clear_input_headers",
@@ -80,12 +84,21 @@ pub(crate) const MODULES: &[Module] = &[
         "geoip2 geoip2_*",
         "\"geo\" maps addresses to values",
     ),
-    row("ngx_pagespeed", "pagespeed", ""),
-    row("ModSecurity-nginx", "modsecurity modsecurity_*", ""),
+    row(
+        "ngx_pagespeed",
+        "pagespeed pagespeed_*",
+        "\"gzip\", \"brotli\" and \"expires\" are the part of it that a proxy can do",
+    ),
+    row(
+        "ModSecurity-nginx",
+        "modsecurity modsecurity_*",
+        "\"map\", \"deny\" and \"limit_req\" refuse by field, address and rate, and \"auth_request\" \
+         asks a server that looks at requests",
+    ),
     row(
         "naxsi",
         "SecRules* LearningMode CheckRule BasicRule MainRule",
-        "",
+        "\"map\", \"deny\" and \"limit_req\" refuse by field, address and rate",
     ),
     row(
         "echo-nginx-module",
@@ -96,13 +109,14 @@ pub(crate) const MODULES: &[Module] = &[
         "set-misc-nginx-module",
         "set_if_empty set_quote_* set_unescape_uri set_escape_uri set_hashed_upstream \
          set_encode_* set_decode_* set_random set_secure_random_* set_rotate set_local_today \
-         set_formatted_* set_md5 set_sha1 set_hmac_* set_misc_* set_base32_alphabet",
+         set_formatted_* set_md5 set_sha1 set_hmac_* set_misc_* set_base32_alphabet \
+         set_base32_padding",
         "\"map\" and \"set\" make variables of others",
     ),
     row(
         "form-input-nginx-module",
         "set_form_input set_form_input_*",
-        "",
+        "\"auth_request\" asks a server that reads forms",
     ),
     row("array-var-nginx-module", "array_*", ""),
     row(
@@ -129,16 +143,30 @@ pub(crate) const MODULES: &[Module] = &[
     row(
         "nginx-upload-progress-module",
         "upload_progress upload_progress_* track_uploads report_uploads",
-        "",
+        "browsers tell how far an upload is",
     ),
     row(
         "nginx-upload-module",
         "upload_*",
         "\"client_body_in_file_only\" keeps bodies as files for an origin",
     ),
-    row("Nchan", "nchan_*", ""),
-    row("nginx-push-stream-module", "push_stream_*", ""),
-    row("nginx-rtmp-module", "rtmp rtmp_*", ""),
+    row(
+        "nginx-push-stream-module",
+        "push_stream_*",
+        "\"proxy_pass\" passes WebSockets and streams of events to a server that publishes",
+    ),
+    row(
+        "Nchan",
+        "nchan_* push_authorized_channels_only push_channel_* push_m* push_publisher \
+         push_store_messages push_subscriber*",
+        "\"proxy_pass\" passes WebSockets and streams of events to a server that publishes",
+    ),
+    row(
+        "nginx-rtmp-module",
+        "rtmp rtmp_*",
+        "a server of its own takes the stream, and \"proxy_cache\" keeps the HLS or DASH that it \
+         makes",
+    ),
     row(
         "nginx-vod-module",
         "vod vod_*",
@@ -154,8 +182,16 @@ pub(crate) const MODULES: &[Module] = &[
         "fancyindex fancyindex_*",
         "\"autoindex\" lists folders",
     ),
-    row("nginx-dav-ext-module", "dav_ext_*", ""),
-    row("testcookie-nginx-module", "testcookie testcookie_*", ""),
+    row(
+        "nginx-dav-ext-module",
+        "dav_ext_*",
+        "\"proxy_pass\" passes to a server of WebDAV",
+    ),
+    row(
+        "testcookie-nginx-module",
+        "testcookie testcookie_*",
+        "\"map\" of a cookie and \"return\" ask for one",
+    ),
     row(
         "nginx-upstream-fair",
         "fair upstream_fair_*",
@@ -219,6 +255,87 @@ pub(crate) const MODULES: &[Module] = &[
         "opentelemetry-nginx",
         "opentelemetry opentelemetry_*",
         "\"otel_trace\" does the same by the directives of nginx's own module",
+    ),
+    row(
+        "nginx-length-hiding-filter-module",
+        "length_hiding length_hiding_*",
+        "\"gzip\" turned off for answers with secrets does what it is for",
+    ),
+    row(
+        "ngx_devel_kit",
+        "upstream_list",
+        "\"split_clients\" and \"hash\" choose among upstreams",
+    ),
+    row(
+        "ngx_http_hmac_secure_link_module",
+        "secure_link_hmac secure_link_hmac_*",
+        "\"secure_link\" and \"secure_link_md5\" check signed links",
+    ),
+    row(
+        "ngx_http_proxy_connect_module",
+        "proxy_connect proxy_connect_allow proxy_connect_address proxy_connect_bind \
+         proxy_connect_response proxy_connect_send_timeout",
+        "",
+    ),
+    row(
+        "nginx_cookie_flag_module",
+        "set_cookie_flag",
+        "\"proxy_cookie_flags\" sets flags of cookies",
+    ),
+    row(
+        "ngx_security_headers",
+        "security_headers security_headers_* hide_server_tokens",
+        "\"add_header\", \"more_set_headers\" and \"server_tokens\" do it field by field",
+    ),
+    row(
+        "nginx-http-shibboleth",
+        "shib_request shib_request_*",
+        "\"auth_request\" asks a server",
+    ),
+    row(
+        "ip2location-nginx, ip2proxy-nginx",
+        "ip2location_* ip2proxy_*",
+        "\"geo\" maps addresses to values",
+    ),
+    row(
+        "ngx_waf",
+        "waf waf_*",
+        "\"map\", \"deny\" and \"limit_req\" refuse by field, address and rate",
+    ),
+    row(
+        "replace-filter-nginx-module",
+        "replace_filter replace_filter_*",
+        "\"sub_filter\" replaces texts in answers",
+    ),
+    row(
+        "nginx-sorted-querystring-module",
+        "sorted_querystring_*",
+        "\"cache_args\" tells which arguments count, in any order",
+    ),
+    row(
+        "ngx_log_if",
+        "access_log_bypass_if",
+        "\"access_log\" has the parameter if=",
+    ),
+    row(
+        "nginx-statsd, graphite-nginx-module",
+        "statsd_* graphite_*",
+        "\"metrics\" and \"api\" tell counters",
+    ),
+    row(
+        "ngx_kafka_module, nginx-kafka-log-module",
+        "kafka kafka_*",
+        "\"access_log\" logs to files and syslog",
+    ),
+    row(
+        "ngx_small_light, nginx-video-thumbextractor-module",
+        "small_light small_light_* video_thumbextractor*",
+        "\"proxy_cache\" keeps what a server behind \"proxy_pass\" makes of pictures",
+    ),
+    row(
+        "nginx before 1.8",
+        "limit_zone spdy_* satisfy_any",
+        "\"limit_conn_zone\", \"http2\" and \"satisfy\" took their places",
     ),
     row(
         "NGINX Plus",
@@ -296,7 +413,7 @@ fn is_match(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::directives::is_implemented;
+    use crate::directives::{is_implemented, no_effect, refused};
 
     const NGINX: &str = include_str!("nginx-directives.txt");
 
@@ -332,12 +449,29 @@ mod tests {
                 "{name}"
             );
         }
-        let told = help("pagespeed").unwrap();
-        let expected = "it belongs to ngx_pagespeed, which is not part of this program";
+        let told = help("xss_get").unwrap();
+        let expected = "it belongs to xss-nginx-module, which is not part of this program";
         assert_eq!(told, expected);
-        assert!(!help_of_module("pagespeed").unwrap().ends_with("; "));
+        assert!(!help_of_module("xss_get").unwrap().ends_with("; "));
         assert_eq!(help("gzi").as_deref(), Some("did you mean \"gzip\"?"));
         assert_eq!(help("tpyo_of_nobody"), None);
+    }
+
+    /// Names from the tables of commands of modules that Debian has.
+    const OF_MODULES: &str = include_str!("../../../../tests/foreign/module-directives.txt");
+
+    #[test]
+    fn directives_of_debians_modules_are_known_or_told_of() {
+        let lines = OF_MODULES.lines().filter(|line| !line.starts_with('#'));
+        let names = lines.filter_map(|line| line.split(' ').nth(1));
+        let is_told = |name: &&str| {
+            is_implemented(name)
+                || refused::find(name).is_some()
+                || no_effect::find(name).is_some()
+                || module_of(name).is_some()
+        };
+        let untold: Vec<&str> = names.filter(|name| !is_told(name)).collect();
+        assert!(untold.is_empty(), "{untold:?}");
     }
 
     #[test]
