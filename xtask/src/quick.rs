@@ -130,7 +130,7 @@ const AREAS: &[Area] = &[
             "dashboard_trouble",
             "health",
             "metrics",
-            "otel",
+            "otel", "otel_signals",
         ],
     },
     Area {

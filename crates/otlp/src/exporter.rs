@@ -1,11 +1,11 @@
 //! An exporter: the queue of a configuration, and the thread that empties it.
 //!
 //! ```text
-//! first span ─► runs: a full batch goes at once, the rest an interval after it began to wait
-//!                 └─ end (reload, shutdown) ─► all that is left, for FLUSH_MAX ─► over
+//! first record ─► runs: a full batch goes at once, the rest an interval after it began to wait
+//!                   └─ end (reload, shutdown) ─► all that is left, for FLUSH_MAX ─► over
 //! ```
 //!
-//! 1. Reading a configuration starts no thread: the first span does.
+//! 1. Reading a configuration starts no thread: the first record does.
 //! 2. What was taken from the queue is counted once: as sent, failed or dropped.
 //! 3. One batch is on its way at a time, for `EXPORT_MAX` at most.
 
@@ -23,10 +23,9 @@ use crate::grpc::{Call, Grpc, HEAD_LEN};
 use crate::http::Http;
 use crate::message::{self, Head};
 use crate::queue::{Added, Bounds, Queue, Wanted};
+use crate::signal::Signal;
 use crate::tally::{Exporters, Stop};
 
-/// The service and the method of spans in gRPC.
-const GRPC_PATH: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 /// The time that a batch may take, the connection included (the specification's default).
 const EXPORT_MAX: Duration = Duration::from_secs(10);
 /// The time for what is left at the end (arbitrary: a collector that works needs a part of it).
@@ -37,15 +36,17 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 /// Settings of an exporter.
 #[derive(Debug)]
 pub struct Settings {
+    /// The kind of records.
+    pub signal: Signal,
     /// The way to the collector.
     pub way: Way,
     /// Fields that each request to it has.
     pub headers: Vec<(String, String)>,
-    /// The time after which spans are sent that fill no batch.
+    /// The time after which records are sent that fill no batch.
     pub interval: Duration,
-    /// Spans of a batch.
+    /// Records of a batch.
     pub batch_size: usize,
-    /// Batches that wait or are on their way, at most, for each thread that adds spans.
+    /// Batches that wait or are on their way, at most, for each thread that adds records.
     pub batch_count: usize,
     /// Attributes of the resource, which is this server.
     pub resource: Vec<(String, String)>,
@@ -71,7 +72,7 @@ struct Work {
 pub struct Process {
     /// The exporters of the process.
     pub among: Arc<Exporters>,
-    /// Threads that add spans.
+    /// Threads that add records.
     pub workers: usize,
 }
 
@@ -88,19 +89,19 @@ impl Exporter {
         }))
     }
 
-    /// Hands a span over; the first one starts the thread.
-    pub fn add(&self, span: Bytes, process: &Process) {
+    /// Hands a record over; the first one starts the thread.
+    pub fn add(&self, record: Bytes, process: &Process) {
         let work = &self.0;
         let process = work.process.get_or_init(|| {
             start(Arc::clone(work), process.clone());
             process.clone()
         });
         let bounds = work.settings.bounds(process.workers);
-        let added = work.with_queue(|queue| queue.add(span, bounds));
+        let added = work.with_queue(|queue| queue.add(record, bounds));
         match added {
             Added::Waits => {}
             Added::Begins | Added::Fills => work.stop.wake(),
-            Added::Dropped => process.among.add_dropped(1),
+            Added::Dropped => process.among.add_dropped(work.settings.signal, 1),
         }
     }
 }
@@ -108,10 +109,10 @@ impl Exporter {
 impl Settings {
     fn bounds(&self, workers: usize) -> Bounds {
         let batch = self.batch_size.max(1);
-        let spans = batch.saturating_mul(self.batch_count);
+        let records = batch.saturating_mul(self.batch_count);
         Bounds {
             batch,
-            spans: spans.saturating_mul(workers),
+            records: records.saturating_mul(workers),
         }
     }
 }
@@ -128,7 +129,7 @@ impl Work {
     }
 }
 
-/// Starts the thread; spans of one that cannot be started wait for nobody, and are dropped.
+/// Starts the thread; records of one that cannot be started wait for nobody, and are dropped.
 fn start(work: Arc<Work>, process: Process) {
     let running = Running { work, process };
     running.process.among.began(Arc::clone(&running.work.stop));
@@ -157,7 +158,8 @@ struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let left = self.work.with_queue(Queue::clear);
-        self.process.among.add_dropped(left as u64);
+        let signal = self.work.settings.signal;
+        self.process.among.add_dropped(signal, left as u64);
         self.process.among.ended(&self.work.stop);
     }
 }
@@ -172,7 +174,7 @@ async fn run(running: Running) {
         link: None,
         told: None,
         untold: 0,
-        dropped: among.counts().dropped,
+        dropped: among.counts(work.settings.signal).dropped,
     };
     let mut due = None;
     while !work.stop.is_told() {
@@ -224,13 +226,13 @@ struct Sender<'a> {
     told: Option<Instant>,
     /// Failures since then.
     untold: u64,
-    /// The count of dropped spans that was told.
+    /// The count of dropped records that was told.
     dropped: u64,
 }
 
-/// Spans on their way, which fail unless they are said to be taken.
+/// Records on their way, which fail unless they are said to be taken.
 struct Batch<'a> {
-    spans: Vec<Bytes>,
+    records: Vec<Bytes>,
     work: &'a Work,
     among: &'a Exporters,
     taken: u64,
@@ -238,11 +240,12 @@ struct Batch<'a> {
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        let count = self.spans.len() as u64;
+        let count = self.records.len() as u64;
         let taken = self.taken.min(count);
-        self.among.add_sent(taken);
-        self.among.add_failed(count - taken);
-        self.work.with_queue(|queue| queue.sent(self.spans.len()));
+        let signal = self.work.settings.signal;
+        self.among.add_sent(signal, taken);
+        self.among.add_failed(signal, count - taken);
+        self.work.with_queue(|queue| queue.sent(self.records.len()));
     }
 }
 
@@ -251,26 +254,27 @@ impl Sender<'_> {
     async fn send(&mut self, wanted: Wanted) {
         loop {
             let work = self.work;
-            let spans = work.with_queue(|queue| queue.take(wanted, self.bounds));
-            if spans.is_empty() {
+            let records = work.with_queue(|queue| queue.take(wanted, self.bounds));
+            if records.is_empty() {
                 return;
             }
             let mut batch = Batch {
-                spans,
+                records,
                 work,
                 among: self.among,
                 taken: 0,
             };
-            let ended = clock::within(EXPORT_MAX, self.export(&batch.spans)).await;
+            let ended = clock::within(EXPORT_MAX, self.export(&batch.records)).await;
             let exported = ended.unwrap_or_else(|| {
                 self.link = None;
                 Err(format!("it takes longer than {} s", EXPORT_MAX.as_secs()))
             });
             match exported.map(|answer| message::rejected(&answer)) {
-                Ok((0, _)) => batch.taken = batch.spans.len() as u64,
+                Ok((0, _)) => batch.taken = batch.records.len() as u64,
                 Ok((rejected, why)) => {
-                    batch.taken = (batch.spans.len() as u64).saturating_sub(rejected);
-                    self.tell(format_args!("{rejected} spans were rejected: {why}"));
+                    batch.taken = (batch.records.len() as u64).saturating_sub(rejected);
+                    let record = work.settings.signal.record();
+                    self.tell(format_args!("{rejected} {record}s were rejected: {why}"));
                 }
                 Err(why) => self.tell(format_args!("{why}")),
             }
@@ -278,15 +282,15 @@ impl Sender<'_> {
     }
 
     /// Sends one batch; once more on a new connection if the one that was kept is gone.
-    async fn export(&mut self, spans: &[Bytes]) -> Result<Vec<u8>, String> {
-        match self.export_once(spans).await {
+    async fn export(&mut self, records: &[Bytes]) -> Result<Vec<u8>, String> {
+        match self.export_once(records).await {
             Err(Failed::Stale) => self.link = None,
             done => return done.map_err(Failed::words),
         }
-        self.export_once(spans).await.map_err(Failed::words)
+        self.export_once(records).await.map_err(Failed::words)
     }
 
-    async fn export_once(&mut self, spans: &[Bytes]) -> Result<Vec<u8>, Failed> {
+    async fn export_once(&mut self, records: &[Bytes]) -> Result<Vec<u8>, Failed> {
         let Settings { way, headers, .. } = &self.work.settings;
         let kept = self.link.take().filter(Link::is_usable);
         let mut link = match kept {
@@ -308,17 +312,17 @@ impl Sender<'_> {
             },
             authority: &authority,
             path: match &way.endpoint.protocol {
-                Protocol::Grpc => GRPC_PATH,
+                Protocol::Grpc => self.work.settings.signal.grpc_path(),
                 Protocol::Http(path) => path,
             },
             headers,
         };
         let answer = match &mut link {
             Link::Grpc(grpc) => {
-                grpc.call(&call, self.work.head.message(spans, HEAD_LEN))
+                grpc.call(&call, self.work.head.message(records, HEAD_LEN))
                     .await
             }
-            Link::Http(http) => http.call(&call, &self.work.head.message(spans, 0)).await,
+            Link::Http(http) => http.call(&call, &self.work.head.message(records, 0)).await,
         };
         if answer.is_ok() {
             self.link = Some(link);
@@ -346,9 +350,10 @@ impl Sender<'_> {
         error::process(Level::Error, format_args!("{message}"));
     }
 
-    /// Logs the count of dropped spans, if it has grown and nothing was logged a moment ago.
+    /// Logs the count of dropped records, if it has grown and nothing was logged a moment ago.
     fn tell_of_dropped(&mut self) {
-        let (now, dropped) = (clock::instant(), self.among.counts().dropped);
+        let counts = self.among.counts(self.work.settings.signal);
+        let (now, dropped) = (clock::instant(), counts.dropped);
         let is_early = self.told.is_some_and(|told| now < told + TELL_EVERY);
         if dropped == self.dropped || is_early {
             return;

@@ -1,12 +1,13 @@
-//! OTLP, the protocol of OpenTelemetry: spans on their way to a collector.
+//! OTLP, the protocol of OpenTelemetry: spans, metrics and lines on their way to a collector.
 //!
 //! ```text
-//! span ─encode─► queue ─batch─► thread of the exporter ─┬─ grpc: HTTP/2, port 4317
-//!  (its own thread)  └─ full: dropped, counted          └─ http: POST of protobuf, port 4318
+//! record ─encode─► queue ─batch─► thread of the exporter ─┬─ grpc: HTTP/2, port 4317
+//!  (its own thread)  └─ full: dropped, counted            └─ http: POST of protobuf, port 4318
 //! ```
 //!
-//! A span is encoded by whoever records it, at once, so that the queue holds bytes and nothing that
-//! has to be kept alive; a batch is these bytes one behind the other, with a head.
+//! A record is encoded by whoever makes it, at once, so that the queue holds bytes and nothing that
+//! has to be kept alive; a batch is these bytes one behind the other, with a head. Each signal has
+//! an exporter of its own.
 //!
 //! Invariants:
 //! 1. Nothing that a collector does or sends makes it panic, and nobody but the exporter's own
@@ -24,12 +25,16 @@ pub mod endpoint;
 pub mod exporter;
 mod grpc;
 mod http;
+pub mod line;
 mod message;
+pub mod metric;
 mod protobuf;
 mod queue;
+pub mod signal;
 pub mod span;
 pub mod tally;
 
 pub use endpoint::{Endpoint, Protocol};
 pub use exporter::{Exporter, Settings};
+pub use signal::Signal;
 pub use tally::Exporters;

@@ -1,4 +1,5 @@
-//! Messages to a collector, and its answers.
+//! Messages to a collector, and its answers: those of traces, of which the others differ in the
+//! names alone.
 //!
 //! ```text
 //! ExportTraceServiceRequest { 1: ResourceSpans {
@@ -16,7 +17,7 @@ use crate::protobuf::{self, Reader, put_head, put_message, put_text};
 
 /// The name by which a collector knows us.
 pub(crate) const AGENT: &str = concat!("millpond/", env!("CARGO_PKG_VERSION"));
-/// The name of what records the spans.
+/// The name of what makes the records.
 const SCOPE: &[u8] = b"millpond";
 
 /// The part of a message that is the same for all batches.
@@ -43,11 +44,11 @@ impl Head {
         Head { resource, scope }
     }
 
-    /// The message with these spans, behind so many bytes that are left free.
-    pub(crate) fn message(&self, spans: &[Bytes], free: usize) -> Vec<u8> {
-        let lens = spans
+    /// The message with these records, behind so many bytes that are left free.
+    pub(crate) fn message(&self, records: &[Bytes], free: usize) -> Vec<u8> {
+        let lens = records
             .iter()
-            .map(|span| protobuf::head_len(2, span.len()) + span.len());
+            .map(|record| protobuf::head_len(2, record.len()) + record.len());
         let scope_len = self.scope.len() + lens.sum::<usize>();
         let group_len = self.resource.len() + protobuf::head_len(2, scope_len) + scope_len;
         let mut out = Vec::with_capacity(free + protobuf::head_len(1, group_len) + group_len);
@@ -56,8 +57,8 @@ impl Head {
         out.extend_from_slice(&self.resource);
         put_head(&mut out, 2, scope_len);
         out.extend_from_slice(&self.scope);
-        for span in spans {
-            protobuf::put_bytes(&mut out, 2, span);
+        for record in records {
+            protobuf::put_bytes(&mut out, 2, record);
         }
         out
     }

@@ -1,13 +1,13 @@
-//! The queue of spans that wait for their collector.
+//! The queue of records that wait for their collector.
 //!
-//! Invariant: no more spans than [`Bounds`] says wait or are on their way, and no more bytes of
+//! Invariant: no more records than [`Bounds`] says wait or are on their way, and no more bytes of
 //! them wait than [`BYTES_MAX`].
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-/// Bytes of spans that wait, at most (arbitrary: many times what batches of the usual size have).
+/// Bytes of records that wait, at most (arbitrary: many times what batches of the usual size have).
 const BYTES_MAX: usize = 32 << 20;
 /// Bytes of a batch, at most: receivers of gRPC take messages of 4 MiB unless they are told
 /// otherwise.
@@ -16,29 +16,29 @@ const BATCH_BYTES_MAX: usize = 3 << 20;
 /// Sizes of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Spans of a batch.
+    /// Records of a batch.
     pub(crate) batch: usize,
-    /// Spans in all.
-    pub(crate) spans: usize,
+    /// Records in all.
+    pub(crate) records: usize,
 }
 
-/// Spans that wait.
+/// Records that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    spans: VecDeque<Bytes>,
+    records: VecDeque<Bytes>,
     bytes: usize,
-    /// Spans that are on their way.
+    /// Records that are on their way.
     sending: usize,
 }
 
-/// The outcome of an attempt to add a span.
+/// The outcome of an attempt to add a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Added {
-    /// The span waits, the first one.
+    /// The record waits, the first one.
     Begins,
-    /// The span waits.
+    /// The record waits.
     Waits,
-    /// The span waits, and a batch is full.
+    /// The record waits, and a batch is full.
     Fills,
     /// There was no room.
     Dropped,
@@ -54,14 +54,14 @@ pub(crate) enum Wanted {
 }
 
 impl Queue {
-    pub(crate) fn add(&mut self, span: Bytes, bounds: Bounds) -> Added {
-        let is_full = self.spans.len() + self.sending >= bounds.spans;
-        if is_full || self.bytes + span.len() > BYTES_MAX {
+    pub(crate) fn add(&mut self, record: Bytes, bounds: Bounds) -> Added {
+        let is_full = self.records.len() + self.sending >= bounds.records;
+        if is_full || self.bytes + record.len() > BYTES_MAX {
             return Added::Dropped;
         }
-        self.bytes += span.len();
-        self.spans.push_back(span);
-        match self.spans.len() {
+        self.bytes += record.len();
+        self.records.push_back(record);
+        match self.records.len() {
             count if count >= bounds.batch => Added::Fills,
             1 => Added::Begins,
             _ => Added::Waits,
@@ -70,39 +70,39 @@ impl Queue {
 
     /// True if nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
-        self.spans.is_empty()
+        self.records.is_empty()
     }
 
     /// Takes a batch; empty if there is none.
     pub(crate) fn take(&mut self, wanted: Wanted, bounds: Bounds) -> Vec<Bytes> {
-        let count = self.spans.len().min(bounds.batch);
+        let count = self.records.len().min(bounds.batch);
         if count < bounds.batch && wanted == Wanted::Full {
             return Vec::new();
         }
         let mut batch = Vec::with_capacity(count);
         let mut left = BATCH_BYTES_MAX;
         while batch.len() < count {
-            let fits = |span: &mut Bytes| span.len() <= left || batch.is_empty();
-            let Some(span) = self.spans.pop_front_if(fits) else {
+            let fits = |record: &mut Bytes| record.len() <= left || batch.is_empty();
+            let Some(record) = self.records.pop_front_if(fits) else {
                 break;
             };
-            left = left.saturating_sub(span.len());
-            self.bytes -= span.len();
-            batch.push(span);
+            left = left.saturating_sub(record.len());
+            self.bytes -= record.len();
+            batch.push(record);
         }
         self.sending += batch.len();
         batch
     }
 
-    /// Notes that so many spans are on their way no longer.
+    /// Notes that so many records are on their way no longer.
     pub(crate) fn sent(&mut self, count: usize) {
         self.sending = self.sending.saturating_sub(count);
     }
 
-    /// Drops everything that waits; says how many spans that were.
+    /// Drops everything that waits; says how many records that were.
     pub(crate) fn clear(&mut self) -> usize {
         self.bytes = 0;
-        std::mem::take(&mut self.spans).len()
+        std::mem::take(&mut self.records).len()
     }
 }
 
@@ -110,24 +110,27 @@ impl Queue {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { batch: 2, spans: 4 };
+    const BOUNDS: Bounds = Bounds {
+        batch: 2,
+        records: 4,
+    };
 
-    fn span(len: usize) -> Bytes {
+    fn record(len: usize) -> Bytes {
         Bytes::from(vec![0; len])
     }
 
     #[test]
     fn spans_on_their_way_count() {
         let mut queue = Queue::default();
-        assert_eq!(queue.add(span(1), BOUNDS), Added::Begins);
+        assert_eq!(queue.add(record(1), BOUNDS), Added::Begins);
         assert!(queue.take(Wanted::Full, BOUNDS).is_empty());
-        assert_eq!(queue.add(span(1), BOUNDS), Added::Fills);
+        assert_eq!(queue.add(record(1), BOUNDS), Added::Fills);
         assert_eq!(queue.take(Wanted::Full, BOUNDS).len(), 2);
         for expected in [Added::Begins, Added::Fills, Added::Dropped] {
-            assert_eq!(queue.add(span(1), BOUNDS), expected);
+            assert_eq!(queue.add(record(1), BOUNDS), expected);
         }
         queue.sent(2);
-        assert_eq!(queue.add(span(1), BOUNDS), Added::Fills);
+        assert_eq!(queue.add(record(1), BOUNDS), Added::Fills);
         assert_eq!(queue.take(Wanted::All, BOUNDS).len(), 2);
         assert_eq!(queue.take(Wanted::All, BOUNDS).len(), 1);
         assert!(queue.take(Wanted::All, BOUNDS).is_empty());
@@ -137,19 +140,19 @@ mod tests {
     fn bytes_are_bounded() {
         let bounds = Bounds {
             batch: 100,
-            spans: 1000,
+            records: 1000,
         };
         let mut queue = Queue::default();
         for _ in 0..32 {
-            assert_ne!(queue.add(span(1 << 20), bounds), Added::Dropped);
+            assert_ne!(queue.add(record(1 << 20), bounds), Added::Dropped);
         }
-        assert_eq!(queue.add(span(1), bounds), Added::Dropped);
+        assert_eq!(queue.add(record(1), bounds), Added::Dropped);
         assert_eq!(queue.take(Wanted::All, bounds).len(), 3);
-        assert_ne!(queue.add(span(1), bounds), Added::Dropped);
+        assert_ne!(queue.add(record(1), bounds), Added::Dropped);
         assert_eq!(queue.clear(), 30);
         // One that is too long for a batch goes alone.
-        queue.add(span(BATCH_BYTES_MAX + 1), bounds);
-        queue.add(span(1), bounds);
+        queue.add(record(BATCH_BYTES_MAX + 1), bounds);
+        queue.add(record(1), bounds);
         assert_eq!(queue.take(Wanted::All, bounds).len(), 1);
     }
 }

@@ -1,7 +1,8 @@
-//! The exporters of the process: counts of what became of their spans, and the end of all of them.
+//! The exporters of the process: counts of what became of their records, and the end of all of
+//! them.
 //!
-//! There is one for each configuration that has requests, so more than one for a while after a
-//! reload.
+//! There is one for each signal of each configuration that has requests, so more than one of a
+//! signal for a while after a reload.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -9,14 +10,16 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// The count of what became of spans since the process began.
+use crate::signal::Signal;
+
+/// The count of what became of records since the process began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Spans that a collector has taken.
+    /// Records that a collector has taken.
     pub sent: u64,
-    /// Spans that were sent and not taken, or could not be sent.
+    /// Records that were sent and not taken, or could not be sent.
     pub failed: u64,
-    /// Spans for which there was no room, or no time at the end.
+    /// Records for which there was no room, or no time at the end.
     pub dropped: u64,
 }
 
@@ -50,23 +53,40 @@ impl Stop {
     }
 }
 
-/// The exporters of the process.
+/// Counters of one signal.
 #[derive(Debug, Default)]
-pub struct Exporters {
+struct Tally {
     sent: AtomicU64,
     failed: AtomicU64,
     dropped: AtomicU64,
+}
+
+/// The exporters of the process.
+#[derive(Debug, Default)]
+pub struct Exporters {
+    traces: Tally,
+    metrics: Tally,
+    logs: Tally,
     running: Mutex<Vec<Arc<Stop>>>,
     one_ended: Condvar,
 }
 
 impl Exporters {
-    /// The counts now.
-    pub fn counts(&self) -> Counts {
+    /// The counts of a signal now.
+    pub fn counts(&self, signal: Signal) -> Counts {
+        let tally = self.of(signal);
         Counts {
-            sent: self.sent.load(Ordering::Relaxed),
-            failed: self.failed.load(Ordering::Relaxed),
-            dropped: self.dropped.load(Ordering::Relaxed),
+            sent: tally.sent.load(Ordering::Relaxed),
+            failed: tally.failed.load(Ordering::Relaxed),
+            dropped: tally.dropped.load(Ordering::Relaxed),
+        }
+    }
+
+    fn of(&self, signal: Signal) -> &Tally {
+        match signal {
+            Signal::Traces => &self.traces,
+            Signal::Metrics => &self.metrics,
+            Signal::Logs => &self.logs,
         }
     }
 
@@ -81,16 +101,16 @@ impl Exporters {
         drop(waited);
     }
 
-    pub(crate) fn add_sent(&self, count: u64) {
-        self.sent.fetch_add(count, Ordering::Relaxed);
+    pub(crate) fn add_sent(&self, signal: Signal, count: u64) {
+        self.of(signal).sent.fetch_add(count, Ordering::Relaxed);
     }
 
-    pub(crate) fn add_failed(&self, count: u64) {
-        self.failed.fetch_add(count, Ordering::Relaxed);
+    pub(crate) fn add_failed(&self, signal: Signal, count: u64) {
+        self.of(signal).failed.fetch_add(count, Ordering::Relaxed);
     }
 
-    pub(crate) fn add_dropped(&self, count: u64) {
-        self.dropped.fetch_add(count, Ordering::Relaxed);
+    pub(crate) fn add_dropped(&self, signal: Signal, count: u64) {
+        self.of(signal).dropped.fetch_add(count, Ordering::Relaxed);
     }
 
     pub(crate) fn began(&self, stop: Arc<Stop>) {

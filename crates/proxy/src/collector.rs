@@ -1,5 +1,6 @@
 //! `otel_exporter`, and inside of it `endpoint` and the others; `otel_service_name`,
-//! `otel_resource_attr`: the collector that spans are sent to.
+//! `otel_resource_attr`, `otel_metrics`, `otel_logs`: the collector that spans are sent to, and on
+//! wish metrics and lines of the error log.
 //!
 //! | line | default |
 //! |---|---|
@@ -10,23 +11,27 @@
 //! | `trusted_certificate` | the bundle of the system |
 //! | `header` | none |
 //!
-//! Reading starts nothing: the exporter's thread begins with the first span, and ends when the last
-//! request of its configuration has.
+//! Reading starts nothing: the thread of an exporter begins with the first record, and ends when
+//! the last request of its configuration has. Each signal has an exporter of its own, so that lines
+//! and metrics never stand before spans.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use millpond_conf::value::{parse_duration, parse_offset};
-use millpond_conf::{Contexts, Statement};
+use millpond_conf::source::Span;
+use millpond_conf::value::{Words as _, parse_duration, parse_offset};
+use millpond_conf::{Contexts, OffOr, Statement};
 use millpond_otlp::exporter::{Encryption, Way};
-use millpond_otlp::{Endpoint, Exporter, Settings};
+use millpond_otlp::{Endpoint, Exporter, Settings, Signal};
+use millpond_system::log::error::Level;
 use millpond_tls::certificate::origin::OriginVerifier;
 use millpond_tls::{ClientContext, ClientSettings, Sni};
 
 use crate::otel::policy::HasExporter;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
-use crate::settings::declared::Declared;
+use crate::scope::lines::{self, Line};
+use crate::settings::declared::{Declared, Telemetry};
 use crate::settings::location::LocationSettings;
 use crate::tls::acme::issuer::verifier_of;
 
@@ -39,7 +44,8 @@ pub const ROWS: &[Row] = &[
                  trusted_certificate file; header name value; }",
         is_block: true,
         pass: Pass::First,
-        doc: "The OpenTelemetry collector that spans are sent to by OTLP. `endpoint` is `host:port` \
+        doc: "The OpenTelemetry collector that spans, and with `otel_metrics` and `otel_logs` more \
+              than these, are sent to by OTLP. `endpoint` is `host:port` \
               or `http://host:port` for gRPC, `https://host:port` for gRPC over TLS; the server's \
               certificate is judged by the authorities of `trusted_certificate`, or of the system. \
               Spans go when `batch_size` (512) of them have come together, or `interval` (5s) \
@@ -51,7 +57,8 @@ pub const ROWS: &[Row] = &[
               process, what is left is sent, for three seconds at most.\n\n\
               # Differs from nginx\n\n\
               An `endpoint` with a path, such as `http://localhost:4318/v1/traces`, is spoken to \
-              by OTLP over HTTP. One queue, of the size that those of nginx's workers have \
+              by OTLP over HTTP; metrics and lines go to `/v1/metrics` and `/v1/logs` beside it. \
+              One queue, of the size that those of nginx's workers have \
               together, serves all workers; it holds 32 MiB at most.",
         apply: exporter,
     },
@@ -75,13 +82,44 @@ pub const ROWS: &[Row] = &[
         doc: "An attribute of the resource that all spans come from, which is this server.",
         apply: resource_attribute,
     },
+    Row {
+        name: "otel_metrics",
+        contexts: Contexts::HTTP,
+        syntax: "time | off",
+        is_block: false,
+        pass: Pass::First,
+        doc: "Sends all metrics of `metrics` to the collector of `otel_exporter`, each so often (at \
+              least once a second apart), and a last time when the process ends. Names and labels \
+              are the same as there; counters are sums since the process began. \
+              `millpond_otel_records_sent_total` and its like count what became of them.\n\n\
+              # Differs from nginx\n\n\
+              nginx's module knows spans only.",
+        apply: metrics,
+    },
+    Row {
+        name: "otel_logs",
+        contexts: Contexts::HTTP,
+        syntax: "level | off",
+        is_block: false,
+        pass: Pass::First,
+        doc: "Sends the lines of the error log of a level and of more severe ones to the collector \
+              of `otel_exporter`, whatever `error_log` says, with the facts of a request as \
+              attributes: `millpond.client`, `millpond.server`, `millpond.request`, \
+              `millpond.request_id`, `millpond.site`, `millpond.upstream` and the others that \
+              `error_log journald:` has as fields.\n\n\
+              # Differs from nginx\n\n\
+              nginx's module knows spans only.",
+        apply: logs,
+    },
 ];
 
 /// The attribute with the name of the service.
 const SERVICE: &str = "service.name";
 /// Its value where the configuration says nothing (the specification: the name of the process).
 const UNKNOWN_SERVICE: &str = "unknown_service:millpond";
-/// Spans of a batch and batches, at most, whatever is configured (arbitrary: bytes are the bound
+/// The shortest time between two readings of all metrics: they take locks of zones.
+const METRICS_MIN: Duration = Duration::from_secs(1);
+/// Records of a batch and batches, at most, whatever is configured (arbitrary: bytes are the bound
 /// long before).
 const SIZE_MAX: u64 = 1 << 24;
 
@@ -91,6 +129,8 @@ struct Drafts {
     exporter: Option<Lines>,
     service: Option<String>,
     resource: Vec<(String, String)>,
+    metrics: Option<(Span, OffOr<Duration>)>,
+    logs: Option<(Span, OffOr<Level>)>,
 }
 
 /// The lines of the block.
@@ -114,14 +154,7 @@ fn exporter(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
         return;
     }
     let mut lines = Lines::default();
-    let body = statement.body.as_deref().unwrap_or_default();
-    let mut is_right = true;
-    for line in body {
-        if let Err(message) = lines.obey(line) {
-            is_right = false;
-            builder.error(line.span, message);
-        }
-    }
+    let is_right = lines::read(builder, statement, "otel_exporter", |line| lines.obey(line));
     if lines.endpoint.is_none() && is_right {
         let message = "\"otel_exporter\" requires \"endpoint\"";
         builder.error(statement.span, message);
@@ -130,32 +163,26 @@ fn exporter(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
 }
 
 impl Lines {
-    fn obey(&mut self, line: &Statement) -> Result<(), String> {
-        let name = line.name.text.as_str();
-        if line.body.is_some() {
-            return Err(format!("directive \"{name}\" is not terminated by \";\""));
+    fn obey(&mut self, line: &Line<'_>) -> Result<(), String> {
+        let count = || line.word().map(number);
+        match line.name {
+            "endpoint" => {
+                let endpoint = Endpoint::parse(line.word()?)?;
+                line.keep(&mut self.endpoint, Some(endpoint))
+            }
+            "interval" => line.keep(&mut self.interval, parse_duration(line.word()?)),
+            "batch_size" => line.keep(&mut self.batch_size, count()?),
+            "batch_count" => line.keep(&mut self.batch_count, count()?),
+            "trusted_certificate" => {
+                let file = line.word()?.to_owned();
+                line.keep(&mut self.trusted, Some(file))
+            }
+            "header" => match line.words.as_slice() {
+                [name, value] => self.add_header(name, value).map_err(|why| line.wrong(why)),
+                _ => Err(line.miscounted()),
+            },
+            _ => Err(line.unknown()),
         }
-        let args: Vec<&str> = line.args.iter().map(|word| word.text.as_str()).collect();
-        let done = match (name, args.as_slice()) {
-            ("endpoint", [word]) => {
-                let endpoint = Endpoint::parse(word)?;
-                set(&mut self.endpoint, Some(endpoint))
-            }
-            ("interval", [word]) => set(&mut self.interval, parse_duration(word)),
-            ("batch_size", [word]) => set(&mut self.batch_size, number(word)),
-            ("batch_count", [word]) => set(&mut self.batch_count, number(word)),
-            ("trusted_certificate", [word]) => set(&mut self.trusted, Some((*word).to_owned())),
-            ("header", [name, value]) => self.add_header(name, value),
-            _ if LINES.contains(&name) => {
-                return Err(format!(
-                    "invalid number of arguments in \"{name}\" directive of \"otel_exporter\""
-                ));
-            }
-            _ => {
-                return Err(format!("unknown directive \"{name}\" in \"otel_exporter\""));
-            }
-        };
-        done.map_err(|why| format!("\"{name}\" directive of \"otel_exporter\" {why}"))
     }
 
     /// nginx: the names are those of gRPC's, which has small letters only.
@@ -206,25 +233,6 @@ impl Lines {
     }
 }
 
-/// The lines that take a fixed number of arguments.
-const LINES: [&str; 6] = [
-    "endpoint",
-    "interval",
-    "batch_size",
-    "batch_count",
-    "trusted_certificate",
-    "header",
-];
-
-/// Keeps a value that was not there.
-fn set<T>(place: &mut Option<T>, value: Option<T>) -> Result<(), &'static str> {
-    if place.is_some() {
-        return Err("is duplicate");
-    }
-    *place = Some(value.ok_or("invalid value")?);
-    Ok(())
-}
-
 fn number(word: &str) -> Option<u64> {
     parse_offset(word).filter(|number| *number > 0)
 }
@@ -257,10 +265,62 @@ fn put(resource: &mut Vec<(String, String)>, name: &str, value: &str) {
     resource.push((name.to_owned(), value.to_owned()));
 }
 
-/// Makes the exporter, at the end of the http block.
+fn metrics(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
+    let read = |word: &str| parse_duration(word).filter(|time| *time >= METRICS_MIN);
+    let Some(metrics) = off_or(builder, statement, read) else {
+        return;
+    };
+    if builder.of::<Drafts>().metrics.replace(metrics).is_some() {
+        refuse_twice(builder, statement);
+    }
+}
+
+fn logs(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
+    let Some(logs) = off_or(builder, statement, Level::parse) else {
+        return;
+    };
+    if builder.of::<Drafts>().logs.replace(logs).is_some() {
+        refuse_twice(builder, statement);
+    }
+}
+
+/// The place and the value of a line with one word; a mistake is reported.
+fn off_or<T>(
+    builder: &mut Builder,
+    statement: &Statement,
+    read: impl FnOnce(&str) -> Option<T>,
+) -> Option<(Span, OffOr<T>)> {
+    if !builder.has_arguments(statement, 1..=1) {
+        return None;
+    }
+    let word = statement.args.first()?;
+    let value = match word.text.as_str() {
+        "off" => Some(OffOr::Off),
+        text => read(text).map(OffOr::On),
+    };
+    if value.is_none() {
+        let name = &statement.name.text;
+        let message = format!("invalid value \"{}\" in \"{name}\" directive", word.text);
+        builder.error(word.span, message);
+    }
+    value.map(|value| (statement.span, value))
+}
+
+fn refuse_twice(builder: &mut Builder, statement: &Statement) {
+    let message = format!("\"{}\" directive is duplicate", statement.name.text);
+    builder.error(statement.name.span, message);
+}
+
+/// Makes the exporters, at the end of the http block.
 pub fn settle(builder: &mut Builder, http: &LocationSettings) {
     let drafts: Drafts = builder.take();
+    let metrics = wanted(drafts.metrics);
+    let logs = wanted(drafts.logs);
     let Some(lines) = drafts.exporter else {
+        let first = metrics.map(|(span, _)| span).or(logs.map(|(span, _)| span));
+        if let Some(span) = first {
+            builder.error(span, "\"otel_exporter\" block is missing");
+        }
         return;
     };
     let mut resource = drafts.resource;
@@ -274,19 +334,45 @@ pub fn settle(builder: &mut Builder, http: &LocationSettings) {
         Ok(None) => return,
         Err(why) => {
             let span = builder.of::<HasExporter>().0;
-            builder.error(
-                span.unwrap_or(millpond_conf::Span::NONE),
-                format!("otel_exporter: {why}"),
-            );
+            builder.error(span.unwrap_or(Span::NONE), format!("otel_exporter: {why}"));
             return;
         }
     };
-    builder.of::<Declared>().otel = Some(Arc::new(Exporter::new(Settings {
+    let settings = |signal, way| Settings {
+        signal,
         way,
         headers: lines.headers.clone(),
         interval: lines.interval.unwrap_or(Duration::from_secs(5)),
         batch_size: lines.batch_size() as usize,
         batch_count: lines.batch_count.unwrap_or(4).min(SIZE_MAX) as usize,
-        resource,
-    })));
+        resource: resource.clone(),
+    };
+    let mut beside = |signal: Signal, span| {
+        let endpoint = signal.endpoint(&way.endpoint);
+        if endpoint.is_none() {
+            let message = "the path of \"endpoint\" must end in \"/v1/traces\", so that others \
+                           beside it are known";
+            builder.error(span, message);
+        }
+        let way = Way {
+            endpoint: endpoint?,
+            ..way.clone()
+        };
+        Some(Arc::new(Exporter::new(settings(signal, way))))
+    };
+    let telemetry = Telemetry {
+        metrics: metrics.and_then(|(span, time)| Some((beside(Signal::Metrics, span)?, time))),
+        logs: logs.and_then(|(span, level)| Some((beside(Signal::Logs, span)?, level))),
+    };
+    let declared = builder.of::<Declared>();
+    declared.telemetry = telemetry;
+    declared.otel = Some(Arc::new(Exporter::new(settings(Signal::Traces, way))));
+}
+
+/// The place and the value of a line, unless that is `off`.
+fn wanted<T>(line: Option<(Span, OffOr<T>)>) -> Option<(Span, T)> {
+    match line {
+        Some((span, OffOr::On(value))) => Some((span, value)),
+        _ => None,
+    }
 }

@@ -18,4 +18,5 @@ pub mod root_process;
 pub mod server;
 pub mod sockets;
 pub mod source;
+pub(crate) mod telemetry;
 pub(crate) mod variables;

@@ -55,6 +55,7 @@ use crate::handler::dashboard::history;
 use crate::pid::PidHolder;
 use crate::sockets::{BindError, Inherited, SocketFiles, Sockets};
 use crate::source::ConfSource;
+use crate::telemetry;
 use predecessor::Predecessor;
 use pulse::Pulse;
 use successor::{News, Successor};
@@ -99,6 +100,8 @@ pub struct Server {
     control: Control,
     /// Notes what dashboards begin with.
     notes: Option<AbortHandle>,
+    /// Sends metrics to a collector.
+    telemetry: Option<AbortHandle>,
 }
 
 /// The place where the process runs: the foreground or the background.
@@ -156,6 +159,7 @@ impl Server {
             accepts_beside: false,
             control: Control::default(),
             notes: None,
+            telemetry: None,
         })
     }
 
@@ -296,6 +300,7 @@ impl Server {
         self.let_go();
         self.wait_for_end(&mut signals).await;
         self.shared.guests.of::<Fleets>().stop();
+        telemetry::send_metrics(&self.conf, &self.shared);
         let exporters: Arc<Exporters> = self.shared.guests.of();
         exporters.finish(FLUSH_MAX);
         let patience = sweep::CLOSE_PATIENCE;
@@ -356,6 +361,7 @@ impl Server {
         });
         self.stop_notes();
         self.notes = notes;
+        self.telemetry = telemetry::follow(&self.conf, &self.shared);
     }
 
     /// Starts workers until there are `count`.
@@ -475,9 +481,8 @@ impl Server {
     }
 
     fn stop_notes(&mut self) {
-        if let Some(notes) = self.notes.take() {
-            notes.abort();
-        }
+        let works = [self.notes.take(), self.telemetry.take()];
+        works.into_iter().flatten().for_each(|work| work.abort());
     }
 
     fn lend_caches(&mut self) {

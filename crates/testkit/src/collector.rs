@@ -1,8 +1,8 @@
-//! A collector of OpenTelemetry, as far as traces need one: gRPC over HTTP/2 and POSTs of HTTP/1.1
-//! on one port.
+//! A collector of OpenTelemetry: gRPC over HTTP/2 and POSTs of HTTP/1.1 on one port, each signal by
+//! its path.
 //!
-//! Spans are read by a decoder of its own, from the field numbers of `opentelemetry-proto`. HTTP/2
-//! is the crate `h2`.
+//! Records are read by a decoder of its own, from the field numbers of `opentelemetry-proto`.
+//! HTTP/2 is the crate `h2`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,6 +74,38 @@ impl CollectedSpan {
     }
 }
 
+/// A point of a metric as it came.
+#[derive(Clone, Debug, Default)]
+pub struct CollectedPoint {
+    /// The name of the metric.
+    pub metric: String,
+    /// The field of its shape: 5 gauge, 7 sum, 9 histogram, 11 summary.
+    pub shape: u64,
+    /// Labels by their names.
+    pub labels: BTreeMap<String, Attribute>,
+    /// Begin of the process and time of the point, nanoseconds since 1970.
+    pub times: (u64, u64),
+    /// The number, or the count of a histogram or a summary.
+    pub number: f64,
+    /// The sum of a histogram or a summary.
+    pub sum: f64,
+    /// The counts of a histogram, and its bounds.
+    pub buckets: (Vec<u64>, Vec<f64>),
+}
+
+/// A line of a log as it came.
+#[derive(Clone, Debug, Default)]
+pub struct CollectedLine {
+    /// Nanoseconds since 1970.
+    pub time: u64,
+    /// The severity by number and name.
+    pub severity: (u64, String),
+    /// The message.
+    pub body: String,
+    /// The attributes.
+    pub attributes: BTreeMap<String, Attribute>,
+}
+
 /// A request with a batch.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
@@ -85,6 +117,10 @@ pub struct Batch {
     pub resource: BTreeMap<String, Attribute>,
     /// The spans.
     pub spans: Vec<CollectedSpan>,
+    /// The points of metrics.
+    pub points: Vec<CollectedPoint>,
+    /// The lines of logs.
+    pub lines: Vec<CollectedLine>,
 }
 
 /// The manner in which a collector answers.
@@ -166,6 +202,12 @@ impl Collector {
         batches.into_iter().flat_map(|batch| batch.spans).collect()
     }
 
+    /// Waits until something is found among the batches.
+    pub fn wait_for<T>(&self, find: impl Fn(&[Batch]) -> Option<T>) -> Result<T> {
+        let found = Deadline::after(PATIENCE).poll(|| find(&self.batches()));
+        found.with_context(|| format!("not found in {:#?}", self.batches()))
+    }
+
     /// Waits until so many spans have come; more are an error.
     pub fn wait(&self, count: usize) -> Result<Vec<CollectedSpan>> {
         let deadline = Deadline::after(PATIENCE);
@@ -213,10 +255,11 @@ async fn serve_grpc(stream: TcpStream, served: Served) -> Result<()> {
             let prefix = message.get(..5).context("no message")?;
             let len = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]);
             ensure!(prefix[0] == 0 && len as usize == message.len() - 5);
+            let path = head.uri.path();
             let batch = Batch {
-                path: head.uri.path().to_owned(),
+                path: path.to_owned(),
                 fields: fields.collect(),
-                ..batch(&message[5..])
+                ..batch(path, &message[5..])
             };
             let code = match mood {
                 Mood::Hangs => return std::future::pending().await,
@@ -263,10 +306,11 @@ async fn serve_http(mut stream: TcpStream, served: Served) -> Result<()> {
             ensure!(stream.read_buf(&mut bytes).await? > 0);
         }
         let mood = *lock(&served.mood);
+        let read = batch(&path, &bytes[end + 4..end + 4 + len]);
         let batch = Batch {
             path,
             fields,
-            ..batch(&bytes[end + 4..end + 4 + len])
+            ..read
         };
         bytes.drain(..end + 4 + len);
         let status = match mood {
@@ -352,7 +396,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn batch(message: &[u8]) -> Batch {
+fn batch(path: &str, message: &[u8]) -> Batch {
     let mut batch = Batch::default();
     for group in messages(message, 1) {
         for resource in messages(group, 1) {
@@ -361,7 +405,12 @@ fn batch(message: &[u8]) -> Batch {
                 .extend(messages(resource, 1).into_iter().map(attribute));
         }
         for scope in messages(group, 2) {
-            batch.spans.extend(messages(scope, 2).into_iter().map(span));
+            let records = messages(scope, 2).into_iter();
+            match path {
+                path if path.contains("metrics") => batch.points.extend(records.flat_map(points)),
+                path if path.contains("logs") => batch.lines.extend(records.map(line)),
+                _ => batch.spans.extend(records.map(span)),
+            }
         }
     }
     batch
@@ -413,4 +462,65 @@ fn span(bytes: &[u8]) -> CollectedSpan {
         }
     }
     span
+}
+
+fn points(bytes: &[u8]) -> Vec<CollectedPoint> {
+    let name = text(messages(bytes, 1)[0]);
+    let (shape, data) = fields(bytes)
+        .into_iter()
+        .find_map(|(number, value)| match value {
+            Value::Bytes(data) if number >= 5 => Some((number, data)),
+            _ => None,
+        })
+        .expect("a shape");
+    let of = |bytes| CollectedPoint {
+        metric: name.clone(),
+        shape,
+        ..point(bytes, shape)
+    };
+    messages(data, 1).into_iter().map(of).collect()
+}
+
+fn point(bytes: &[u8], shape: u64) -> CollectedPoint {
+    let mut point = CollectedPoint::default();
+    let packed = |bytes: &[u8]| -> Vec<u64> {
+        let eights = bytes.chunks_exact(8);
+        eights
+            .map(|eight| u64::from_le_bytes(eight.try_into().expect("eight bytes")))
+            .collect()
+    };
+    let is_number = matches!(shape, 5 | 7);
+    for (number, value) in fields(bytes) {
+        match (number, value) {
+            (2, Value::Number(time)) => point.times.0 = time,
+            (3, Value::Number(time)) => point.times.1 = time,
+            (4, Value::Number(bits)) if is_number => point.number = f64::from_bits(bits),
+            (4, Value::Number(count)) => point.number = count as f64,
+            (5, Value::Number(bits)) => point.sum = f64::from_bits(bits),
+            (6, Value::Number(count)) => point.number = count as f64,
+            (6, Value::Bytes(counts)) => point.buckets.0 = packed(counts),
+            (7, Value::Bytes(bounds)) if shape == 9 => {
+                point.buckets.1 = packed(bounds).into_iter().map(f64::from_bits).collect();
+            }
+            (7 | 9, Value::Bytes(label)) => point.labels.extend([attribute(label)]),
+            (other, _) => panic!("field {other} of a point"),
+        }
+    }
+    point
+}
+
+fn line(bytes: &[u8]) -> CollectedLine {
+    let mut line = CollectedLine::default();
+    for (number, value) in fields(bytes) {
+        match (number, value) {
+            (1, Value::Number(time)) => line.time = time,
+            (2, Value::Number(severity)) => line.severity.0 = severity,
+            (3, Value::Bytes(name)) => line.severity.1 = text(name),
+            (5, Value::Bytes(body)) => line.body = text(messages(body, 1)[0]),
+            (6, Value::Bytes(pair)) => line.attributes.extend([attribute(pair)]),
+            (11, Value::Number(_)) => {}
+            (other, _) => panic!("field {other} of a line"),
+        }
+    }
+    line
 }

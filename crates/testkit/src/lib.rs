@@ -58,7 +58,9 @@ mod wire;
 pub use application::{Application, Asked, Reply, record};
 pub use browser::Browser;
 pub use client::{Client, Connection, End, Protocol, Response, read_until};
-pub use collector::{Attribute, Batch, CollectedSpan, Collector, Mood};
+pub use collector::{
+    Attribute, Batch, CollectedLine, CollectedPoint, CollectedSpan, Collector, Mood,
+};
 pub use deadline::Deadline;
 pub use dns::{NameServer, Question, Record};
 pub use http2::Tunnel;

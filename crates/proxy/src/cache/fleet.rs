@@ -28,6 +28,7 @@ use millpond_system::log::error::os_error;
 
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
+use crate::scope::lines::{self, Line};
 use crate::settings::Conf;
 use crate::settings::declared::Declared;
 use crate::tls::files::Files;
@@ -101,13 +102,7 @@ fn fleet(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
         return builder.error(statement.span, format!("duplicate fleet \"{name}\""));
     }
     let mut lines = Lines::default();
-    let mut is_right = true;
-    for line in statement.body.as_deref().unwrap_or_default() {
-        if let Err(message) = lines.obey(line) {
-            is_right = false;
-            builder.error(line.span, message);
-        }
-    }
+    let is_right = lines::read(builder, statement, "fleet", |line| lines.obey(line));
     if lines.servers.is_none() && is_right {
         return builder.error(
             statement.span,
@@ -127,45 +122,31 @@ fn is_name(name: &str) -> bool {
 }
 
 impl Lines {
-    fn obey(&mut self, line: &Statement) -> Result<(), String> {
-        let name = line.name.text.as_str();
-        if line.body.is_some() {
-            return Err(format!("directive \"{name}\" is not terminated by \";\""));
-        }
-        let args: Vec<&str> = line.args.iter().map(|word| word.text.as_str()).collect();
-        let of_one = || match args.as_slice() {
-            [word] => Ok(*word),
-            _ => Err(format!(
-                "invalid number of arguments in \"{name}\" directive of \"fleet\""
-            )),
-        };
-        let text = || of_one().map(|word| Some(word.to_owned()));
-        let done = match name {
-            "nats" if !args.is_empty() => set(&mut self.servers, urls(&args)?),
-            "nats_creds" => set(&mut self.credentials, text()?),
-            "nats_ssl_trusted_certificate" => set(&mut self.trusted, text()?),
-            "nats_domain" => set(&mut self.domain, text()?.filter(|it| is_name(it))),
-            "node" => set(&mut self.node, text()?.filter(|it| is_node(it))),
+    fn obey(&mut self, line: &Line<'_>) -> Result<(), String> {
+        let text = || line.word().map(|word| Some(word.to_owned()));
+        match line.name {
+            "nats" if !line.words.is_empty() => line.keep(&mut self.servers, urls(&line.words)?),
+            "nats" => Err(line.miscounted()),
+            "nats_creds" => line.keep(&mut self.credentials, text()?),
+            "nats_ssl_trusted_certificate" => line.keep(&mut self.trusted, text()?),
+            "nats_domain" => line.keep(&mut self.domain, text()?.filter(|it| is_name(it))),
+            "node" => line.keep(&mut self.node, text()?.filter(|it| is_node(it))),
             "max_lag" => {
                 let within = MAX_LAG_MIN..=MAX_LAG_MAX;
-                set(&mut self.max_lag, time(of_one()?, within)?)
+                line.keep(&mut self.max_lag, time(line.word()?, within)?)
             }
-            "on_lag" => set(&mut self.on_lag, OnLag::parse(of_one()?)),
+            "on_lag" => line.keep(&mut self.on_lag, OnLag::parse(line.word()?)),
             "retain" => {
                 let within = RETAIN_MIN..=Duration::MAX;
-                set(&mut self.retain, time(of_one()?, within)?)
+                line.keep(&mut self.retain, time(line.word()?, within)?)
             }
             "replicas" => {
                 let is_possible = |count: &usize| (1..=REPLICAS_MAX).contains(count);
-                set(
-                    &mut self.replicas,
-                    of_one()?.parse().ok().filter(is_possible),
-                )
+                let count = line.word()?.parse().ok().filter(is_possible);
+                line.keep(&mut self.replicas, count)
             }
-            "nats" => of_one().map(|_| Ok(()))?,
-            _ => return Err(format!("unknown directive \"{name}\" in \"fleet\"")),
-        };
-        done.map_err(|why| format!("\"{name}\" directive of \"fleet\" {why}"))
+            _ => Err(line.unknown()),
+        }
     }
 
     fn settle(self, builder: &mut Builder, name: &str) -> Result<FleetConf, String> {
@@ -193,15 +174,6 @@ impl Lines {
             on_lag: self.on_lag.unwrap_or_default(),
         })
     }
-}
-
-/// Keeps a value that was not there.
-fn set<T>(place: &mut Option<T>, value: Option<T>) -> Result<(), &'static str> {
-    if place.is_some() {
-        return Err("is duplicate");
-    }
-    *place = Some(value.ok_or("has an invalid value")?);
-    Ok(())
 }
 
 fn urls(words: &[&str]) -> Result<Option<Vec<String>>, String> {

@@ -15,4 +15,5 @@
 pub mod block;
 pub mod build;
 pub mod code;
+pub(crate) mod lines;
 pub(crate) mod slots;

@@ -4,9 +4,12 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millpond_cache::zone::ZonePath;
 use millpond_conf::OffOr;
+use millpond_otlp::Exporter;
+use millpond_system::log::error::Level;
 
 use crate::handler::limit_conn::ConnectionZone;
 use crate::handler::limit_req::RequestZone;
@@ -44,9 +47,20 @@ pub struct Declared {
     /// `acme_issuer`, `acme_certificate`.
     pub orders: crate::tls::acme::Orders,
     /// `otel_exporter`.
-    pub otel: Option<Arc<millpond_otlp::Exporter>>,
+    pub otel: Option<Arc<Exporter>>,
+    /// `otel_metrics`, `otel_logs`.
+    pub telemetry: Telemetry,
     /// `charset_map`.
     pub charset_maps: crate::filter::charset::CharsetMaps,
+}
+
+/// Records that a collector gets beside spans.
+#[derive(Debug, Default)]
+pub struct Telemetry {
+    /// The exporter of metrics, and the time between two readings.
+    pub metrics: Option<(Arc<Exporter>, Duration)>,
+    /// The exporter of lines, and the least severe level.
+    pub logs: Option<(Arc<Exporter>, Level)>,
 }
 
 impl Declared {

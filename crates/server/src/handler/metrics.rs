@@ -25,13 +25,10 @@ use tokio::sync::Semaphore;
 
 use crate::metrics::facts::Facts;
 use crate::metrics::text::Format;
-use crate::metrics::{self, Names};
+use crate::metrics::{self, Names, SITES_DEFAULT};
 
 /// Pages that are made at once (arbitrary: a Prometheus, its twin, and somebody who looks).
 const PAGES_MAX: usize = 4;
-/// Sites that have lines of their own where the configuration does not say how many (arbitrary:
-/// some twenty lines each, which a small Prometheus takes).
-const SITES_DEFAULT: usize = 500;
 
 static PAGES: Semaphore = Semaphore::const_new(PAGES_MAX);
 

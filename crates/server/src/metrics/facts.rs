@@ -13,8 +13,8 @@ use millpond_cache::zone::{CacheZone, ZonePath};
 use millpond_fleet::Fleets;
 use millpond_fleet::follower::Counts as Taken;
 use millpond_fleet::node::{Published, now_ms};
-use millpond_otlp::Exporters;
-use millpond_otlp::tally::Counts as SpanCounts;
+use millpond_otlp::tally::Counts as Exported;
+use millpond_otlp::{Exporters, Signal};
 use millpond_proxy::cache::site::UNNAMED;
 use millpond_proxy::settings::Conf;
 use millpond_proxy::stats::cache_zone::ZoneStatusCount;
@@ -50,8 +50,8 @@ pub struct Facts {
     pub(super) answer_times: [AnswerTimes; STATUSES.len()],
     pub(super) exchange_times: [ExchangeTimes; Why::ALL.len()],
     pub(super) lost: Lost,
-    /// Spans for a collector.
-    pub(super) spans: SpanCounts,
+    /// Records for a collector, by signal.
+    pub(super) exported: [(Signal, Exported); Signal::ALL.len()],
     pub(super) zones: Vec<ZoneFacts>,
     /// Holdings of sites in zones, and the records that left.
     pub(super) held: Vec<SiteFacts>,
@@ -158,7 +158,10 @@ impl Facts {
             answer_times: shared.times.answers(),
             exchange_times: shared.times.exchanges(),
             lost: log::loss::lost(),
-            spans: shared.guests.of::<Exporters>().counts(),
+            exported: {
+                let exporters = shared.guests.of::<Exporters>();
+                Signal::ALL.map(|signal| (signal, exporters.counts(signal)))
+            },
             zones: read_zones(conf, shared),
             held: read_held(conf, &sites),
             sites,

@@ -1,14 +1,15 @@
 //! Metrics: what monitoring is told of the process, one record for each metric.
 //!
 //! ```text
-//! Facts (all counters, read once) ─► record by record ─► text.rs ─► the whole page
+//! Facts (all counters, read once) ─► record by record ─┬─► text.rs ─► the whole page
+//!                                                     └─► points.rs ─► a collector
 //! ```
 //!
 //! - `own` – the metrics under Millpond's own names
 //! - `plus`, `vts` – under the names of nginx-prometheus-exporter and nginx-module-vts, for
 //!   dashboards that were made for them
 //! - `facts` – reading the counters; `process` – what the kernel knows of the process
-//! - `text` – the two formats
+//! - `text` – the two formats of pages; `points` – that of OTLP
 //!
 //! Invariants:
 //! 1. The number of series is bounded: by what the configuration names, and by the number of sites
@@ -20,6 +21,7 @@
 pub(crate) mod facts;
 mod own;
 mod plus;
+pub(crate) mod points;
 mod process;
 pub(crate) mod text;
 mod vts;
@@ -118,6 +120,10 @@ impl Names {
         }
     }
 }
+
+/// Sites that have lines of their own where the configuration does not say how many (arbitrary:
+/// some twenty lines each, which a small Prometheus takes).
+pub(crate) const SITES_DEFAULT: usize = 500;
 
 /// Writes the page.
 pub fn render(facts: &Facts, names: Names, format: Format) -> String {

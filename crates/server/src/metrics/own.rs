@@ -14,6 +14,9 @@ use millpond_proxy::stats::times::{AnswerTimes, ExchangeTimes, Histogram, RESULT
 use millpond_proxy::trace::Why;
 use millpond_wire::http2::Flood;
 
+use millpond_otlp::Signal;
+use millpond_otlp::tally::Counts as Exported;
+
 use super::facts::{
     DISK_STATES, Facts, FleetFacts, PEER_STATES, PeerFacts, SiteFacts, ZoneFacts, disk_state,
     lost_lines,
@@ -538,14 +541,43 @@ pub(super) const METRICS: &[Metric] = &[
         }))),
     metric("millpond_otel_spans_sent_total", Counter, &[], (
         "Spans that a collector has taken.",
-        |facts, out| out.add(&[], facts.spans.sent))),
+        |facts, out| spans(facts, out, |counts| counts.sent))),
     metric("millpond_otel_spans_failed_total", Counter, &[], (
         "Spans that a collector has not taken, or could not be sent.",
-        |facts, out| out.add(&[], facts.spans.failed))),
+        |facts, out| spans(facts, out, |counts| counts.failed))),
     metric("millpond_otel_spans_dropped_total", Counter, &[], (
         "Spans for which there was no room in the queue of `otel_exporter`, or no time at the end.",
-        |facts, out| out.add(&[], facts.spans.dropped))),
+        |facts, out| spans(facts, out, |counts| counts.dropped))),
+    metric("millpond_otel_records_sent_total", Counter, &["signal"], (
+        "Metrics (`otel_metrics`) and lines (`otel_logs`) that a collector has taken.",
+        |facts, out| records(facts, out, |counts| counts.sent))),
+    metric("millpond_otel_records_failed_total", Counter, &["signal"], (
+        "Metrics and lines that a collector has not taken, or could not be sent.",
+        |facts, out| records(facts, out, |counts| counts.failed))),
+    metric("millpond_otel_records_dropped_total", Counter, &["signal"], (
+        "Metrics and lines for which there was no room in a queue, or no time at the end.",
+        |facts, out| records(facts, out, |counts| counts.dropped))),
 ];
+
+/// Adds a count of spans.
+fn spans(facts: &Facts, out: &mut Samples<'_>, of: fn(&Exported) -> u64) {
+    for (signal, counts) in &facts.exported {
+        if *signal == Signal::Traces {
+            out.add(&[], of(counts));
+        }
+    }
+}
+
+/// Adds a count of each signal beside spans.
+fn records(facts: &Facts, out: &mut Samples<'_>, of: fn(&Exported) -> u64) {
+    for (signal, counts) in &facts.exported {
+        match signal {
+            Signal::Traces => {}
+            Signal::Metrics => out.add(&["metrics"], of(counts)),
+            Signal::Logs => out.add(&["logs"], of(counts)),
+        }
+    }
+}
 
 /// A cache status as a label.
 fn label(status: &str) -> String {

@@ -14,6 +14,7 @@ use std::fmt::Write as _;
 
 use millpond_proxy::stats::times::{BOUNDS_US, Histogram};
 
+use super::points::Points;
 use super::{Kind, Metric};
 
 /// A format.
@@ -116,8 +117,17 @@ impl From<bool> for Number {
     }
 }
 
-/// The samples of one metric on their way to the page.
-pub(crate) struct Samples<'a> {
+/// The samples of one metric on their way to whoever wants them.
+pub(crate) struct Samples<'a>(Form<'a>);
+
+/// The form in which samples are wanted.
+enum Form<'a> {
+    Page(Page<'a>),
+    Points(Points<'a>),
+}
+
+/// The lines of a metric in a page.
+struct Page<'a> {
     page: &'a mut String,
     metric: &'a Metric,
     format: Format,
@@ -125,23 +135,53 @@ pub(crate) struct Samples<'a> {
 }
 
 impl<'a> Samples<'a> {
+    /// Samples as lines of a page.
     pub(super) fn new(page: &'a mut String, metric: &'a Metric, format: Format) -> Self {
-        Samples {
+        Samples(Form::Page(Page {
             page,
             metric,
             format,
             has_head: false,
-        }
+        }))
+    }
+
+    /// Samples as points for a collector.
+    pub(super) fn of_points(points: Points<'a>) -> Self {
+        Samples(Form::Points(points))
     }
 
     /// Adds a sample; the values of the labels are in the order of their names.
     pub(crate) fn add(&mut self, values: &[&str], number: impl Into<Number>) {
-        self.head();
-        self.line("", values, None, number.into());
+        match &mut self.0 {
+            Form::Page(page) => page.add(values, number.into()),
+            Form::Points(points) => points.add(values, number.into()),
+        }
     }
 
     /// Adds the samples of a histogram.
     pub(crate) fn add_histogram(&mut self, values: &[&str], histogram: &Histogram) {
+        match &mut self.0 {
+            Form::Page(page) => page.add_histogram(values, histogram),
+            Form::Points(points) => points.add_histogram(values, histogram),
+        }
+    }
+
+    /// Adds the samples of a summary: how many times, and their sum in microseconds.
+    pub(crate) fn add_summary(&mut self, values: &[&str], times: (u64, u64)) {
+        match &mut self.0 {
+            Form::Page(page) => page.add_summary(values, times),
+            Form::Points(points) => points.add_summary(values, times),
+        }
+    }
+}
+
+impl Page<'_> {
+    fn add(&mut self, values: &[&str], number: Number) {
+        self.head();
+        self.line("", values, None, number);
+    }
+
+    fn add_histogram(&mut self, values: &[&str], histogram: &Histogram) {
         self.head();
         let mut count = 0;
         for (place, bucket) in histogram.buckets.iter().enumerate() {
@@ -155,8 +195,7 @@ impl<'a> Samples<'a> {
         self.add_sum(values, (count, histogram.sum_us));
     }
 
-    /// Adds the samples of a summary: how many times, and their sum in microseconds.
-    pub(crate) fn add_summary(&mut self, values: &[&str], times: (u64, u64)) {
+    fn add_summary(&mut self, values: &[&str], times: (u64, u64)) {
         self.head();
         self.add_sum(values, times);
     }

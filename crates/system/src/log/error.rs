@@ -32,8 +32,8 @@ use millpond_conf::{ArgError, Args, FromArgs};
 
 use super::file::{LogFile, OpenError};
 use super::journal::{self, Facts, Journal};
-use super::stamp;
 use super::syslog::Syslog;
+use super::{listener, stamp};
 use crate::clock;
 
 /// The longest line (nginx: NGX_MAX_ERROR_STR).
@@ -321,8 +321,8 @@ thread_local! {
     );
 }
 
-/// The logs of a configuration, or those of the process if it has none; unless none of them wants
-/// the level.
+/// The logs of a configuration, or those of the process if it has none; unless none of them, nor
+/// the listener, wants the level.
 pub fn with_logs(by_conf: &[ErrorLog], level: Level, write: impl FnOnce(&[ErrorLog])) {
     let process;
     let logs = if by_conf.is_empty() {
@@ -331,7 +331,7 @@ pub fn with_logs(by_conf: &[ErrorLog], level: Level, write: impl FnOnce(&[ErrorL
     } else {
         by_conf
     };
-    if logs.iter().any(|log| log.level >= level) {
+    if logs.iter().any(|log| log.level >= level) || listener::hears(level) {
         write(logs);
     }
 }
@@ -348,13 +348,14 @@ pub struct Event<'a> {
     pub facts: &'a dyn Facts,
 }
 
-/// True if one of some logs, or the process's without any, keeps facts one by one.
+/// True if one of some logs, or the process's without any, or the listener keeps facts one by one.
 pub fn keep_facts(by_conf: &[ErrorLog]) -> bool {
     let keeps = |logs: &[ErrorLog]| logs.iter().any(|log| log.journal().is_some());
-    match by_conf {
+    let by_logs = match by_conf {
         [] => keeps(&PROCESS.load()),
         _ => keeps(by_conf),
-    }
+    };
+    by_logs || listener::hears_any()
 }
 
 /// A line in those of some logs that want its level; `number`: that of the connection it is about.
@@ -373,10 +374,11 @@ pub fn write_line(
     write_event(logs, &event);
 }
 
-/// An event in those of some logs that want its level.
+/// An event in those of some logs that want its level, and for the listener.
 pub fn write_event(logs: &[ErrorLog], event: &Event<'_>) {
     let wanted = || logs.iter().filter(|log| log.level >= event.level);
-    if wanted().next().is_none() {
+    let is_heard = listener::hears(event.level);
+    if wanted().next().is_none() && !is_heard {
         return;
     }
     // Taken, not borrowed: what is lost here is told by a line of its own.
@@ -394,15 +396,16 @@ pub fn write_event(logs: &[ErrorLog], event: &Event<'_>) {
     }
     let _ = text.write_fmt(event.message);
     line.push(b'\n');
+    let message = line.get(own..).unwrap_or_default().trim_ascii_end();
     for log in wanted() {
         // INVARIANT 3.
         match log.journal() {
             None => log.write(event.level, &line),
-            Some(journal) => {
-                let message = line.get(own..).unwrap_or_default().trim_ascii_end();
-                journal.send(event.level, message, event.facts);
-            }
+            Some(journal) => journal.send(event.level, message, event.facts),
         }
+    }
+    if is_heard {
+        listener::tell(event.level, message, event.facts);
     }
     LINE.set(line);
 }

@@ -79,6 +79,31 @@ impl Kept {
         facts.put(&mut Fields(&mut kept.0));
         kept
     }
+
+    /// The facts by their names, in their order.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let mut rest = self.0.as_slice();
+        std::iter::from_fn(move || {
+            let (name, value) = next_field(&mut rest)?;
+            Some((std::str::from_utf8(name).unwrap_or_default(), value))
+        })
+    }
+}
+
+/// Takes the first field of a run, in either form.
+fn next_field<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let at = rest.iter().position(|byte| matches!(byte, b'=' | b'\n'))?;
+    let (name, behind) = rest.split_at(at);
+    let (len, behind) = match behind.split_first()? {
+        (b'=', behind) => (behind.iter().position(|byte| *byte == b'\n')?, behind),
+        (_, behind) => {
+            let (len, behind) = behind.split_first_chunk()?;
+            (usize::try_from(u64::from_le_bytes(*len)).ok()?, behind)
+        }
+    };
+    let (value, behind) = behind.split_at_checked(len)?;
+    *rest = behind.get(1..)?;
+    Some((name, value))
 }
 
 impl Facts for Kept {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! error.rs ─┬─► file.rs ─► queue.rs        (one open file for a path)
-//!           └─► syslog.rs, journal.rs
+//!           ├─► syslog.rs, journal.rs
+//!           └─► listener.rs                (who hears the lines of all of them)
 //! buffer.rs, turn.rs, named.rs ─► file.rs  (lines that are collected, or whose files have names)
 //! stamp.rs: the times that all write; loss.rs: what was lost
 //! ```
@@ -13,6 +14,7 @@ pub mod buffer;
 pub mod error;
 pub mod file;
 pub mod journal;
+pub mod listener;
 pub mod loss;
 pub mod named;
 pub(crate) mod queue;
