@@ -75,13 +75,13 @@ const USAGE: &str = "usage: cargo xtask TASK
                          repositories for apt and dnf in DIR, signed by a key of gpg
   package --image [--debug]
                          a container image with that program and nothing else, by podman
-  package --check | --chart | --boot | --rollout | --container
+  package --check | --chart | --rollout | --container | --boot [--release] [--upgrades N]
                          --check checks packages as `test` does, --chart the Helm chart alone;
-                         --boot installs and upgrades one in a container that boots with
-                         systemd (root, systemd-nspawn, mmdebstrap); --rollout brings some to
-                         three of them with the role of contrib/ansible (ansible-core and ssh,
-                         too), --container checks the
-                         image (root, podman, musl-gcc)
+                         --boot installs and upgrades one, N times (5), in a container that
+                         boots with systemd (root, systemd-nspawn, mmdebstrap); --rollout
+                         brings some to three of them with the role of contrib/ansible
+                         (ansible-core and ssh, too), --container checks the image (root,
+                         podman, musl-gcc)
 ";
 
 fn main() -> ExitCode {

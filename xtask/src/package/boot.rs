@@ -1,5 +1,5 @@
-//! `cargo xtask package --boot`: the Debian package on a machine of its own, a container that boots
-//! with systemd.
+//! `cargo xtask package --boot [--release] [--upgrades N]`: the Debian package on a machine of its
+//! own, a container that boots with systemd.
 //!
 //! ```text
 //! mmdebstrap ──► root ──systemd-nspawn──► install, reload, upgrade under load, sockets, purge,
@@ -15,23 +15,42 @@ use super::repository::publish;
 use super::repository_check::Made;
 use super::{Build, Compression, build, ignore_missing, pack, stage, target, tools};
 use crate::tally::Tally;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::Instant;
 
-/// Upgrades under load.
+/// Upgrades under load, unless more are asked for.
 const UPGRADES: usize = 5;
 
+/// The machine, and how it is tried.
+struct Bed {
+    machine: Machine,
+    upgrades: usize,
+}
+
 /// Runs the steps, each of which is a check.
-pub(super) fn run() -> Result<Tally> {
+pub(super) fn run(args: &[String]) -> Result<Tally> {
+    let (mut build, mut upgrades) = (Build::Quick, UPGRADES);
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--release" => build = Build::Release,
+            "--upgrades" => {
+                let count = args.next().context("--upgrades wants a number")?;
+                upgrades = count.parse().context("--upgrades wants a number")?;
+            }
+            _ => bail!("`package --boot` does not know {arg}"),
+        }
+    }
     if let Some(program) = nspawn::missing() {
         println!("package --boot: skipped, it needs {program}");
         return Ok(Tally::SKIP);
     }
     tools::install()?;
     let folder = target().join("boot");
-    let staged = stage::make(&build::dynamic(Build::Quick)?, &folder)?;
+    let staged = stage::make(&build::dynamic(build)?, &folder)?;
     let out = folder.join("out");
     pack(&staged, &out, Compression::Fast)?;
     let root = folder.join("root");
@@ -47,11 +66,13 @@ pub(super) fn run() -> Result<Tally> {
     fs::remove_dir_all(&repository).or_else(ignore_missing)?;
     publish(&out, &repository, &Made::new("boot")?.signer)?;
     let machine = Machine::boot(&root, Root::Kept)?;
-    Ok(nspawn::make_steps("boot", &machine, &STEPS))
+    let bed = Bed { machine, upgrades };
+    Ok(nspawn::make_steps("boot", &bed, &STEPS))
 }
 
-const STEPS: [Step<Machine>; 6] = [
+const STEPS: [Step<Bed>; 7] = [
     ("install", install),
+    ("hardening", hardening),
     ("reload", reload),
     ("upgrade", upgrade),
     ("sockets", sockets),
@@ -61,11 +82,18 @@ const STEPS: [Step<Machine>; 6] = [
 
 const STATUS: &str = "curl -si http://127.0.0.1/ | grep -i '^x-cache'";
 
+/// The worst exposure that `systemd-analyze security` may find, in tenths.
+const EXPOSURE: u32 = 16;
+
 /// The service runs when it is installed, and serves from the cache.
-fn install(machine: &Machine) -> Result<()> {
-    machine.run("dpkg -P millpond; rm -f /root/stop; dpkg -i /root/a.deb")?;
+fn install(Bed { machine, .. }: &Bed) -> Result<()> {
+    machine.run("dpkg -P millpond; rm -f /root/stop")?;
+    let start = Instant::now();
+    machine.run("apt-get install -q -y --no-install-recommends /root/a.deb")?;
     ensure!(machine.run(STATUS)?.contains("MISS"), "no first answer");
     ensure!(machine.run(STATUS)?.contains("HIT"), "no hit");
+    let seconds = start.elapsed().as_secs_f64();
+    println!("package --boot: {seconds:.1} s from apt to the first hit");
     let state = machine.run("systemctl show -P Type -P ActiveState -P StatusText millpond")?;
     ensure!(
         state.contains("notify") && state.contains("active"),
@@ -76,9 +104,22 @@ fn install(machine: &Machine) -> Result<()> {
     Ok(())
 }
 
+/// The installed unit is as hard as it is said to be.
+fn hardening(Bed { machine, .. }: &Bed) -> Result<()> {
+    let ask =
+        format!("systemd-analyze security --no-pager --threshold={EXPOSURE} millpond.service");
+    let judged = machine.run(&ask)?;
+    println!(
+        "package --boot: {}",
+        judged.lines().last().unwrap_or_default().trim()
+    );
+    Ok(())
+}
+
 /// apt takes the package from a repository that the operator named, and it serves; the packages of
 /// the system stay out of it, since the machine has no network.
-fn repository(machine: &Machine) -> Result<()> {
+fn repository(bed: &Bed) -> Result<()> {
+    let machine = &bed.machine;
     let line = "deb [signed-by=/usr/share/keyrings/millpond.asc] file:///root/repository/apt \
                 stable main";
     let only = "-o Dir::Etc::sourceparts=/dev/null -o Dir::Etc::sourcelist=/root/millpond.list";
@@ -90,11 +131,11 @@ fn repository(machine: &Machine) -> Result<()> {
     let known = machine.run(&format!("apt-cache {only} policy millpond"))?;
     ensure!(known.contains("file:/root/repository/apt"), "{known}");
     ensure!(machine.run(STATUS)?.contains("X-Cache"), "nobody serves");
-    purge(machine)
+    purge(bed)
 }
 
 /// A configuration with a mistake is refused, and one without is taken.
-fn reload(machine: &Machine) -> Result<()> {
+fn reload(Bed { machine, .. }: &Bed) -> Result<()> {
     let conf = "/etc/millpond/millpond.conf";
     machine.run(&format!("cp {conf} /root/conf; echo 'tpyo on;' >> {conf}"))?;
     let refused = machine.run("systemctl reload millpond").is_err();
@@ -104,10 +145,10 @@ fn reload(machine: &Machine) -> Result<()> {
 }
 
 /// A package that is installed over the one before changes the process and fails no request.
-fn upgrade(machine: &Machine) -> Result<()> {
+fn upgrade(Bed { machine, upgrades }: &Bed) -> Result<()> {
     let load = machine.command(LOAD).stdout(Stdio::piped()).spawn()?;
     let mut ids = vec![machine.run("systemctl show -P MainPID millpond")?];
-    let upgraded: Result<()> = (0..UPGRADES).try_for_each(|_| {
+    let upgraded: Result<()> = (0..*upgrades).try_for_each(|_| {
         machine.run("dpkg -i /root/a.deb")?;
         ids.push(machine.run("systemctl show -P MainPID millpond")?);
         Ok(())
@@ -116,7 +157,7 @@ fn upgrade(machine: &Machine) -> Result<()> {
     let output = load.wait_with_output()?;
     upgraded?;
     let told = String::from_utf8_lossy(&output.stdout).trim().to_string();
-    println!("package --boot: {UPGRADES} upgrades, {told}");
+    println!("package --boot: {upgrades} upgrades, {told}");
     ensure!(
         told.ends_with(" 0 failed") && !told.starts_with("0 "),
         "{told}"
@@ -130,7 +171,7 @@ fn upgrade(machine: &Machine) -> Result<()> {
 }
 
 /// Root's socket starts the service, which shares it among its workers.
-fn sockets(machine: &Machine) -> Result<()> {
+fn sockets(Bed { machine, .. }: &Bed) -> Result<()> {
     let unit = "/run/systemd/system/millpond.socket";
     machine.run(&format!(
         "printf '[Socket]\\nListenStream=0.0.0.0:80\\n' > {unit}; systemctl daemon-reload; \
@@ -149,7 +190,7 @@ fn sockets(machine: &Machine) -> Result<()> {
 }
 
 /// Nothing is left but the user.
-fn purge(machine: &Machine) -> Result<()> {
+fn purge(Bed { machine, .. }: &Bed) -> Result<()> {
     machine.run("dpkg -P millpond")?;
     for path in [
         "/etc/millpond",

@@ -11,6 +11,7 @@ use super::build::Built;
 use super::stage::{self, Stage};
 use super::{
     Compression, SUMS, chart, has, ignore_missing, pack, repository_check, symbols, target, tools,
+    vim,
 };
 use crate::tally::Tally;
 use crate::workspace;
@@ -29,6 +30,7 @@ pub(crate) fn run() -> Result<Tally> {
     let mut tally = Tally::default();
     tally += named("man pages", || pages(&texts))?;
     tally += named("scripts", || scripts(&texts))?;
+    tally += named("syntax for vim", || vim::check(&texts))?;
     tally += named("role of Ansible", role)?;
     tally += named("default configuration", || {
         let tree = texts.folder.join("tree");

@@ -83,6 +83,21 @@ pub(super) const FILES: &[Line] = &[
         "usr/share/fish/vendor_completions.d/",
         Kind::Data,
     ),
+    (
+        "vim/syntax/millpond.vim",
+        "usr/share/vim/vimfiles/syntax/",
+        Kind::Data,
+    ),
+    (
+        "vim/ftdetect/millpond.vim",
+        "usr/share/vim/vimfiles/ftdetect/",
+        Kind::Data,
+    ),
+    (
+        "vim/ftplugin/millpond.vim",
+        "usr/share/vim/vimfiles/ftplugin/",
+        Kind::Data,
+    ),
     ("doc/README.md", "usr/share/doc/millpond/", Kind::Data),
     (
         "doc/examples/*.conf",

@@ -34,6 +34,7 @@ mod rollout;
 mod stage;
 mod symbols;
 mod tools;
+mod vim;
 
 use crate::tally::Tally;
 use crate::{packages, workspace};
@@ -102,13 +103,17 @@ impl Order {
 
 /// Builds the packages; with `--check` it checks them, as `cargo xtask test` does.
 pub(crate) fn run(args: &[String]) -> Result<Tally> {
+    if let [first, rest @ ..] = args
+        && first == "--boot"
+    {
+        return boot::run(rest);
+    }
     if let [arg] = args {
         match arg.as_str() {
             "--check" => {
                 build::dynamic(Build::Quick)?;
                 return check();
             }
-            "--boot" => return boot::run(),
             "--rollout" => return rollout::run(),
             "--chart" => return check::chart(),
             "--container" => return image::check(),

@@ -6,7 +6,9 @@
 
 use super::build::Built;
 use super::check::said;
-use super::{commands, completions, files, ignore_missing, inventory, manifest, manual, symbols};
+use super::{
+    commands, completions, files, ignore_missing, inventory, manifest, manual, symbols, vim,
+};
 use crate::workspace;
 use anyhow::{Context, Result};
 use std::fs;
@@ -133,6 +135,7 @@ pub(super) fn make_texts(binary: &Path, target: &Path) -> Result<Stage> {
     for (name, text) in completions::all(&all)? {
         write(&folder.join("completions").join(name), &text)?;
     }
+    vim::stage(&stage)?;
     manifest::write(&stage, &date(stage.epoch, "-R")?)?;
     Ok(stage)
 }
