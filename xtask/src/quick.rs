@@ -130,7 +130,8 @@ const AREAS: &[Area] = &[
             "dashboard_trouble",
             "health",
             "metrics",
-            "otel", "otel_signals",
+            "otel",
+            "otel_signals",
         ],
     },
     Area {
