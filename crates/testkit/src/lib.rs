@@ -9,6 +9,7 @@
 //! - [`Tunnel`] is a client's WebSocket over HTTP/2.
 //! - [`Collector`] takes the spans of OpenTelemetry.
 //! - [`NameServer`] answers for names, where a proxy resolves them itself.
+//! - [`Datagrams`] is a network between clients of UDP and a server, with delays and losses.
 //! - [`Browser`] is a Chromium without a window.
 //! - [`skip`] says that a test cannot run here.
 //! - [`Client`] speaks HTTP/1.1 with exact control over the bytes it sends and reads, or the
@@ -42,6 +43,7 @@ mod application;
 mod browser;
 mod client;
 mod collector;
+mod datagrams;
 mod deadline;
 mod dns;
 mod http2;
@@ -61,6 +63,7 @@ pub use client::{Client, Connection, End, Protocol, Response, read_until};
 pub use collector::{
     Attribute, Batch, CollectedLine, CollectedPoint, CollectedSpan, Collector, Mood,
 };
+pub use datagrams::{Datagrams, Hold, Network};
 pub use deadline::Deadline;
 pub use dns::{NameServer, Question, Record};
 pub use http2::Tunnel;

@@ -27,6 +27,8 @@ pub struct Connection {
     pub told: OnceCell<Box<Told>>,
     /// The agreement of the handshake, once its bytes are encrypted.
     pub tls: OnceCell<Box<Agreed>>,
+    /// True until the handshake is over, where requests are answered before that.
+    pub is_early: Cell<bool>,
     /// Number of the connection, counted from 1 over all workers (`$connection`).
     pub number: u64,
     /// Time of its accept.
@@ -54,6 +56,7 @@ impl Connection {
             local,
             told: OnceCell::new(),
             tls: OnceCell::new(),
+            is_early: Cell::new(false),
             number,
             accepted,
             requests: Cell::new(0),

@@ -183,6 +183,10 @@ fn encryption(
     }
     if server.settings.quic.is_on {
         settings.quic_alpn = vec![http3::ALPN.to_vec()];
+        if policy.early_data {
+            let promises = server.settings.quic.promises();
+            settings.session_context.extend_from_slice(&promises);
+        }
     }
     if policy.demand().is_some() {
         let verifier = verifier(policy, files, &mut settings.session_context)?;

@@ -273,8 +273,14 @@ pub struct SslPolicy {
     /// The time for which a session may be resumed.
     #[directive(name = "ssl_session_timeout", default = "5m")]
     pub session_timeout: Duration,
-    /// The permission to send data before the handshake is over. Such data is read, and answered
-    /// once the handshake is over (RFC 8470 §3): `$ssl_early_data` is always empty.
+    /// The permission to send data before the handshake is over, which somebody may have repeated.
+    /// Over TCP it is answered once the handshake is over (RFC 8470 §3); over QUIC, GET, HEAD and
+    /// OPTIONS are answered at once, and what goes to upstreams then has the field `Early-Data: 1`
+    /// (RFC 8470 §5.1).
+    ///
+    /// # Differs from nginx
+    ///
+    /// nginx serves all methods at once, over TCP, too, and tells upstreams nothing by itself.
     #[directive(name = "ssl_early_data", default = "off", contexts(http, server))]
     pub early_data: bool,
     /// The authority's answer that the certificate is still good (OCSP), sent with it. It is asked

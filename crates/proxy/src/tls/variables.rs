@@ -67,8 +67,14 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "ssl_early_data",
-        doc: "\"1\" if the request came before the handshake was over, else empty.",
-        write: |_, _| false,
+        doc: "\"1\" as long as the handshake is not over that the request came before, else empty.",
+        write: |req, out| {
+            let is_early = req.client.connection.is_early.get();
+            if is_early {
+                out.extend_from_slice(b"1");
+            }
+            is_early
+        },
     },
     Variable {
         name: "ssl_server_name",

@@ -27,6 +27,7 @@ use millpond_wire::http1::{Method, Version};
 
 use super::ask::Ask;
 use super::cdn_loop;
+use super::early_data;
 use super::grpc;
 use super::max_forwards;
 use super::pass::{PassTarget, Resolved};
@@ -293,6 +294,9 @@ fn write_fields(
         grpc::write_te(req, head);
     }
     write_ask(ask, &is_set, head);
+    if !is_set(b"early-data") {
+        early_data::write(req, (policy.pass.request.pass_headers, head));
+    }
     if !passing.pass_headers {
         return;
     }

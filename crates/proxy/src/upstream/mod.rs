@@ -16,6 +16,7 @@ pub(crate) mod cdn_loop;
 pub mod connect;
 pub mod cookie;
 pub mod declare;
+mod early_data;
 pub mod encryption;
 pub(crate) mod ended;
 pub(crate) mod exchange;

@@ -13,6 +13,7 @@
 //! 1. The connection's task ends after its exchanges, and after the client has acknowledged all
 //!    answers, unless that takes too long.
 
+pub(super) mod early;
 mod engine;
 mod session;
 
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 use millpond_wire::http3;
 
+use self::early::Early;
 use self::session::Session;
 use super::lanes::Lanes;
 use super::quic::carrier::QuicCarrier;
@@ -29,11 +31,15 @@ use crate::worker::Member;
 /// The part of a connection that its exchanges share.
 type Http3 = Lanes<http3::Connection>;
 
-/// Serves a connection to its end.
-pub(super) async fn serve(carrier: &QuicCarrier, listen: &Arc<Listen>, member: &Member) {
+/// Serves a connection to its end; its handshake may not be over.
+pub(super) async fn serve(
+    carrier: &QuicCarrier,
+    (listen, early): (&Arc<Listen>, Option<Early>),
+    member: &Member,
+) {
     let worker = &carrier.connection.generation.worker;
     let counters = worker.shared.connections.shard(worker.index);
-    let mut session = Session::new(carrier, Arc::clone(listen), (member, counters));
+    let mut session = Session::new(carrier, (Arc::clone(listen), early), (member, counters));
     std::future::poll_fn(|cx| session.poll(cx)).await;
     // INVARIANT 1.
     session.into_exchanges().finish().await;

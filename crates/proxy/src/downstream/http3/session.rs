@@ -9,6 +9,7 @@
 //!
 //! | wait | ends after | then |
 //! |---|---|---|
+//! | for the end of a handshake behind early data | `client_header_timeout` | closed |
 //! | for the first request | `client_header_timeout` | GOAWAY, closed |
 //! | for the rest of a head | `client_header_timeout` | the stream is reset |
 //! | for the next request | `keepalive_timeout` | GOAWAY, closed |
@@ -35,6 +36,7 @@ use millpond_wire::http3::{self, Code, Event, Farewell, Fault, Gone};
 use quinn_proto::Dir;
 
 use super::Http3;
+use super::early::{Early, may_be_early};
 use crate::downstream::body::RequestBody;
 use crate::downstream::carrier::CLOSING_GRACE;
 use crate::downstream::client::Client;
@@ -64,6 +66,8 @@ type Lane = lane::Lane<http3::Connection>;
 /// The wait that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
+    /// For the end of the handshake.
+    Handshake,
     /// For the rest of a head.
     Head,
     /// For a request.
@@ -82,6 +86,8 @@ pub(super) struct Session<'a> {
     member: &'a Member,
     counters: &'a ConnectionShard,
     exchanges: Exchanges<http3::Connection>,
+    /// The rest of the handshake, where requests come before its end.
+    early: Option<Early>,
     /// Streams whose answers were written, and not acknowledged as yet.
     unacknowledged: BTreeSet<u64>,
     /// Since when there is no request.
@@ -101,10 +107,10 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// A connection whose handshake is over.
+    /// A connection whose handshake is over, but for `early`.
     pub(super) fn new(
         carrier: &'a QuicCarrier,
-        listen: Arc<Listen>,
+        (listen, early): (Arc<Listen>, Option<Early>),
         (member, counters): (&'a Member, &'a ConnectionShard),
     ) -> Self {
         let connection = Rc::clone(&carrier.connection);
@@ -122,6 +128,7 @@ impl<'a> Session<'a> {
             member,
             counters,
             exchanges: Exchanges::default(),
+            early,
             unacknowledged: BTreeSet::new(),
             idle_since: Some(since),
             has_begun: false,
@@ -198,6 +205,7 @@ impl<'a> Session<'a> {
         while let Poll::Ready(event) = self.carrier.poll_event(cx) {
             has_read = true;
             match event? {
+                StreamEvent::Established => self.end_handshake(),
                 StreamEvent::Opened(dir) => self.accept(dir, now),
                 StreamEvent::Readable(stream) => self.read_stream(stream, age),
                 StreamEvent::Writable(stream) => {
@@ -215,6 +223,15 @@ impl<'a> Session<'a> {
             }
         }
         Ok(has_read)
+    }
+
+    /// Begins what has waited for the end of the handshake.
+    fn end_handshake(&mut self) {
+        self.http3.connection.is_early.set(false);
+        let held = self.early.take().map(Early::into_held);
+        for (lane, begun) in held.into_iter().flatten() {
+            self.exchanges.add(&self.http3, lane, &self.listen, begun);
+        }
     }
 
     /// Opens the streams that the machine wants.
@@ -385,7 +402,10 @@ impl<'a> Session<'a> {
         let client = Rc::new(Client::next(Rc::clone(connection), wire, &came));
         client.remote.replace(Address::Inet(self.carrier.peer()));
         let begun = Begun { client, came, body };
-        self.exchanges.add(&self.http3, lane, &self.listen, begun);
+        match &mut self.early {
+            Some(early) if !may_be_early(&begun.came.head) => early.hold(lane, begun),
+            _ => self.exchanges.add(&self.http3, lane, &self.listen, begun),
+        }
         if !self.may_go_on(now) {
             self.say_last_word();
         }
@@ -466,11 +486,19 @@ impl<'a> Session<'a> {
             if self.carrier.timer.poll_expired(cx, at).is_pending() {
                 return Poll::Pending;
             }
-            if due == Due::End {
-                self.counters.count(Happened::SlowReader);
-                return Poll::Ready(());
+            match due {
+                Due::Handshake => {
+                    self.counters.count(Happened::HandshakeFailed);
+                    let message = format_args!("client timed out while SSL handshaking");
+                    self.log_at(Level::Info, message);
+                    return Poll::Ready(());
+                }
+                Due::End => {
+                    self.counters.count(Happened::SlowReader);
+                    return Poll::Ready(());
+                }
+                Due::Head | Due::Request | Due::Farewell => self.expire(due),
             }
-            self.expire(due);
         }
     }
 
@@ -545,6 +573,7 @@ impl<'a> Session<'a> {
             ),
             (idle_since.map(|at| at + idle_timeout), Due::Request),
             (self.farewell_at, Due::Farewell),
+            (self.early.as_ref().map(|it| it.until), Due::Handshake),
         ];
         waits
             .into_iter()
@@ -570,7 +599,7 @@ impl<'a> Session<'a> {
                 self.say_last_word();
             }
             // Its owner looks at it before.
-            Due::End => {}
+            Due::End | Due::Handshake => {}
         }
     }
 

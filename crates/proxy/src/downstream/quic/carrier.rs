@@ -19,7 +19,7 @@ use super::canonical;
 use super::link::Link;
 use crate::downstream::connection::Connection;
 
-/// A connection whose handshake is over.
+/// A connection whose client is known, and whose handshake is over unless it brings early data.
 pub(crate) struct QuicCarrier {
     /// Facts about it.
     pub(crate) connection: Rc<Connection>,
@@ -28,9 +28,11 @@ pub(crate) struct QuicCarrier {
     pub(super) link: Rc<Link>,
 }
 
-/// News of the streams.
+/// News of the streams, and of the handshake where that goes on beside them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamEvent {
+    /// The handshake is over.
+    Established,
     /// Streams of the client that [`QuicCarrier::accept`] has.
     Opened(Dir),
     /// Something to read.
@@ -89,6 +91,7 @@ impl QuicCarrier {
                 return Poll::Pending;
             };
             match event {
+                Event::Connected => return Poll::Ready(Ok(StreamEvent::Established)),
                 Event::Stream(event) => return Poll::Ready(Ok(told(event))),
                 Event::ConnectionLost { reason } => return Poll::Ready(Err(Lost(reason))),
                 _ => {}

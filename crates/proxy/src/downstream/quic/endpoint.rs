@@ -116,7 +116,7 @@ pub(super) struct EndpointTask {
 }
 
 /// A handshake that counts as under way as long as this lives. INVARIANT 3.
-pub(super) struct UnderWay(Rc<Endpoint>);
+pub(in crate::downstream) struct UnderWay(Rc<Endpoint>);
 
 impl UnderWay {
     pub(super) fn new(endpoint: &Rc<Endpoint>) -> Self {

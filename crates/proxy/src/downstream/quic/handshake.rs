@@ -1,4 +1,5 @@
-//! A QUIC connection's own task: its handshake, then the protocol inside.
+//! A QUIC connection's own task: its handshake, then the protocol inside, which begins before the
+//! end of the handshake where the client sends early data.
 //!
 //! quinn-proto and the session of TLS make the handshake; this waits for its end, for at most
 //! `client_header_timeout`, and reads certificates where their names depend on the connection. A
@@ -18,6 +19,7 @@ use quinn_proto::{ConnectionError, Event};
 use super::carrier::QuicCarrier;
 use super::link::Link;
 use crate::downstream::connection::Connection;
+use crate::downstream::http3::early::Early;
 use crate::downstream::{encryption, http3};
 use crate::log::request_error;
 use crate::route::listen::Listen;
@@ -48,6 +50,8 @@ enum Step {
     Context(Box<ClientHello>, Arc<Desk>),
     /// Nothing: it is over.
     Over(Box<Agreement>),
+    /// Its end, beside which the client's early data is read.
+    Early(Box<Agreement>),
 }
 
 /// Serves a connection to its end.
@@ -62,9 +66,9 @@ pub(super) async fn serve(
     let under_way = link.count_handshake();
     let carrier = QuicCarrier::new(connection, link);
     match begin(&carrier, &listen).await {
-        Ok(()) => {
-            drop(under_way);
-            http3::serve(&carrier, &listen, &member).await;
+        Ok(until) => {
+            let early = until.map(|until| Early::new(until, under_way));
+            http3::serve(&carrier, (&listen, early), &member).await;
         }
         Err(why) => {
             counters.count(Happened::HandshakeFailed);
@@ -85,15 +89,17 @@ fn log(connection: &Connection, why: &Failure) {
     request_error::connection(connection, level, message);
 }
 
-async fn begin(carrier: &QuicCarrier, listen: &Listen) -> Result<(), Failure> {
+/// Makes the agreement; returns the time by which the handshake has to be over, if it is not.
+async fn begin(carrier: &QuicCarrier, listen: &Listen) -> Result<Option<Instant>, Failure> {
     let connection = &carrier.connection;
     let now = clock::instant();
     connection.waiting.set(Waiting::Head(now));
     let deadline = now + listen.names.default_server().settings.head.timeout;
-    let agreement = loop {
+    let (agreement, until) = loop {
         let step = std::future::poll_fn(|cx| poll_step(carrier, cx));
         match within(carrier, deadline, step).await?? {
-            Step::Over(agreement) => break agreement,
+            Step::Over(agreement) => break (agreement, None),
+            Step::Early(agreement) => break (agreement, Some(deadline)),
             Step::Context(hello, desk) => {
                 let choice = choose(connection, listen, &hello);
                 let (choice, outcome) = within(carrier, deadline, choice).await?;
@@ -113,7 +119,8 @@ async fn begin(carrier: &QuicCarrier, listen: &Listen) -> Result<(), Failure> {
     counters.count(encryption::end_of(&agreed));
     // The cell is empty: a connection has one handshake.
     let _ = connection.tls.set(agreed);
-    Ok(())
+    connection.is_early.set(until.is_some());
+    Ok(until)
 }
 
 async fn within<F: Future>(
@@ -134,7 +141,7 @@ fn poll_step(carrier: &QuicCarrier, cx: &Context<'_>) -> Poll<Result<Step, Failu
         match event {
             Event::Connected => is_connected = true,
             Event::ConnectionLost { reason } => return Poll::Ready(Err(Failure::Lost(reason))),
-            // Streams of early data are looked for when the handshake is over.
+            // Streams of early data are looked for when their client is known.
             _ => {}
         }
     }
@@ -143,6 +150,9 @@ fn poll_step(carrier: &QuicCarrier, cx: &Context<'_>) -> Poll<Result<Step, Failu
     match progress.map(|progress| *progress) {
         Some(Progress::Running(agreement)) if is_connected => {
             return Poll::Ready(Ok(Step::Over(agreement)));
+        }
+        Some(Progress::Running(agreement)) if link.look(quinn_proto::Connection::has_0rtt) => {
+            return Poll::Ready(Ok(Step::Early(agreement)));
         }
         Some(Progress::Waiting(hello, desk)) if !desk.has_choice() => {
             return Poll::Ready(Ok(Step::Context(hello, desk)));

@@ -44,6 +44,7 @@ use crate::route::listen::{Binding, ListenOptions};
 use crate::worker::{Generation, Worker};
 
 pub use directory::Directory;
+pub(super) use endpoint::UnderWay;
 
 /// A socket that a worker reads.
 #[derive(Debug)]

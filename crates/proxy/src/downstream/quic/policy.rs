@@ -83,6 +83,16 @@ pub struct QuicRouting {
 }
 
 impl QuicPolicy {
+    /// The numbers that early data of a session may rely on: none may be less when it is resumed
+    /// (RFC 9000 §7.4.1, RFC 9114 §7.2.4.2).
+    pub fn promises(&self) -> [u8; 12] {
+        let mut promises = [0; 12];
+        let (streams, window) = promises.split_at_mut(4);
+        streams.copy_from_slice(&self.max_streams.to_be_bytes());
+        window.copy_from_slice(&self.stream_buffer.0.to_be_bytes());
+        promises
+    }
+
     /// The settings of a connection's machine.
     pub(in crate::downstream) fn config(&self, head: &HeadPolicy, reading: Reading) -> Config {
         Config {
