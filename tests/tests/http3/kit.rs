@@ -45,6 +45,7 @@ pub(crate) const CONF: &str = "%%GLOBALS%%
             }
             location /few { keepalive_requests 3; return 200 few; }
             location /plain { proxy_pass http://%%ORIGIN%%; proxy_buffering off; }
+            location /address { return 200 '$connection $remote_port'; }
             location /pid { return 200 $pid; }
             location /told { return 200 '$server_protocol $http3 $scheme $ssl_protocol $host'; }
             location /metrics { metrics; }
@@ -122,6 +123,7 @@ pub(crate) fn client_config(identity: &Identity) -> Result<ClientConfig> {
 /// A connection, whose streams are moved by a task.
 pub(crate) struct Connected {
     pub(crate) send: SendRequest<OpenStreams, Bytes>,
+    pub(crate) quic: quinn::Connection,
     _endpoint: Endpoint,
     pub(crate) task: JoinHandle<h3::error::ConnectionError>,
 }
@@ -131,11 +133,12 @@ pub(crate) async fn connect_as(port: u16, name: &str, identity: &Identity) -> Re
     endpoint.set_default_client_config(client_config(identity)?);
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let quic = endpoint.connect(address, name)?.await?;
-    let made = h3::client::new(h3_quinn::Connection::new(quic)).await;
+    let made = h3::client::new(h3_quinn::Connection::new(quic.clone())).await;
     let (mut driver, send) = made?;
     let task = tokio::spawn(async move { driver.wait_idle().await });
     Ok(Connected {
         send,
+        quic,
         _endpoint: endpoint,
         task,
     })

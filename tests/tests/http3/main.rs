@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 mod early;
 mod kit;
+mod network;
 
 use kit::{CONF, Identity, ask, asked, connect, flight, get, identity, proxy, request, run};
 
