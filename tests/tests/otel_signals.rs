@@ -38,8 +38,8 @@ fn label<'a>(point: &'a CollectedPoint, name: &str) -> &'a str {
 
 /// The last value of a metric that a collector was told.
 fn last<'a>(batches: &'a [Batch], name: &str) -> Option<&'a CollectedPoint> {
-    let points = batches.iter().flat_map(|batch| &batch.points);
-    points.filter(|point| point.metric == name).last()
+    let mut points = batches.iter().flat_map(|batch| &batch.points);
+    points.rfind(|point| point.metric == name)
 }
 
 /// The kinds of the metrics on a page, by their names.
