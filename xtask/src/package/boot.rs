@@ -6,10 +6,12 @@
 //!                                        install from a repository
 //! ```
 //!
-//! It takes a minute or two and the network the first time, and is not part of `cargo xtask test`:
-//! nothing else shows that the service lives within the bounds of its unit. The container has no
-//! network but its own loopback, and its root is kept below `target/package/boot`.
+//! It takes a minute or two and the network the first time. Its root is kept below
+//! `target/package/boot`, and where there is one `cargo xtask test` makes the same steps: nothing
+//! else shows that the service lives within the bounds of its unit. The container has no network
+//! but its own loopback.
 
+use super::check::package;
 use super::nspawn::{self, LOAD, Machine, Root, Step};
 use super::repository::publish;
 use super::repository_check::Made;
@@ -17,7 +19,7 @@ use super::{Build, Compression, build, ignore_missing, pack, stage, target, tool
 use crate::tally::Tally;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Instant;
 
@@ -53,18 +55,38 @@ pub(super) fn run(args: &[String]) -> Result<Tally> {
     let staged = stage::make(&build::dynamic(build)?, &folder)?;
     let out = folder.join("out");
     pack(&staged, &out, Compression::Fast)?;
-    let root = folder.join("root");
-    nspawn::bootstrap(&root, "openssl,curl,logrotate,procps")?;
-    let name = format!("millpond_{}-1_", staged.program.version);
-    let is_deb = |path: &PathBuf| path.to_string_lossy().contains(&name);
-    let mut all = fs::read_dir(&out)?.filter_map(|entry| Some(entry.ok()?.path()));
-    fs::copy(
-        all.find(is_deb).context("no package")?,
-        root.join("root/a.deb"),
-    )?;
+    nspawn::bootstrap(&root(), PACKAGES)?;
+    try_on(&out, upgrades)
+}
+
+/// Packages of the machine, beside those that boot it.
+const PACKAGES: &str = "openssl,curl,logrotate,procps";
+
+fn root() -> PathBuf {
+    target().join("boot/root")
+}
+
+/// Upgrades in `cargo xtask test`.
+const FEW_UPGRADES: usize = 2;
+
+/// Tries packages that were made, where `--boot` has made a machine before.
+pub(super) fn check(out: &Path) -> Result<Tally> {
+    let missing = nspawn::missing();
+    let missing = missing.or((!root().exists()).then_some("`cargo xtask package --boot` once"));
+    if let Some(program) = missing {
+        println!("package: booted machine: skipped, it needs {program}");
+        return Ok(Tally::SKIP);
+    }
+    try_on(out, FEW_UPGRADES)
+}
+
+/// Boots the machine and makes the steps with the packages of a folder.
+fn try_on(out: &Path, upgrades: usize) -> Result<Tally> {
+    let root = root();
+    fs::copy(package(out, "millpond_", ".deb")?, root.join("root/a.deb"))?;
     let repository = root.join("root/repository");
     fs::remove_dir_all(&repository).or_else(ignore_missing)?;
-    publish(&out, &repository, &Made::new("boot")?.signer)?;
+    publish(out, &repository, &Made::new("boot")?.signer)?;
     let machine = Machine::boot(&root, Root::Kept)?;
     let bed = Bed { machine, upgrades };
     Ok(nspawn::make_steps("boot", &bed, &STEPS))

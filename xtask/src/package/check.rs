@@ -10,8 +10,8 @@
 use super::build::Built;
 use super::stage::{self, Stage};
 use super::{
-    Compression, SUMS, chart, has, ignore_missing, pack, repository_check, symbols, target, tools,
-    vim,
+    Compression, SUMS, boot, chart, has, ignore_missing, pack, repository_check, symbols, target,
+    tools, vim,
 };
 use crate::tally::Tally;
 use crate::workspace;
@@ -71,6 +71,7 @@ pub(crate) fn run() -> Result<Tally> {
     })?;
     tally += named("lintian", || lintian(&[deb, symbols]))?;
     tally += named("rpm", || rpm(&package(&first, "millpond-0", ".rpm")?))?;
+    tally += boot::check(&first)?;
     Ok(tally)
 }
 
