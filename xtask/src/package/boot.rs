@@ -71,9 +71,8 @@ const FEW_UPGRADES: usize = 2;
 
 /// Tries packages that were made, where `--boot` has made a machine before.
 pub(super) fn check(out: &Path) -> Result<Tally> {
-    let missing = nspawn::missing();
-    let missing = missing.or((!root().exists()).then_some("`cargo xtask package --boot` once"));
-    if let Some(program) = missing {
+    let made = (!root().exists()).then_some("`cargo xtask package --boot` once");
+    if let Some(program) = nspawn::missing().or(made) {
         println!("package: booted machine: skipped, it needs {program}");
         return Ok(Tally::SKIP);
     }

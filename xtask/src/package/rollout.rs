@@ -90,7 +90,7 @@ impl Fleet {
             inventory += &format!(
                 "{name} ansible_user=root ansible_ssh_private_key_file={key} \
                  ansible_ssh_common_args='-o ProxyCommand={door} -o StrictHostKeyChecking=no \
-                 -o UserKnownHostsFile=/dev/null -o ControlMaster=no'\n",
+                 -o UserKnownHostsFile=/dev/null'\n",
                 key = folder.join("key").display(),
                 door = door.display(),
             );
@@ -118,6 +118,8 @@ impl Fleet {
             .args(["-e", &format!("millpond_conf={}", conf.display())])
             .args(["-e", more])
             .env("ANSIBLE_NOCOLOR", "1")
+            // A connection that is kept would be one to a machine of an earlier run.
+            .env("ANSIBLE_SSH_ARGS", "-o ControlMaster=no")
             .env("ANSIBLE_RETRY_FILES_ENABLED", "0")
             .env("LC_ALL", "C.UTF-8")
             .stdin(Stdio::null());
