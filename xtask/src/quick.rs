@@ -258,6 +258,7 @@ const AREAS: &[Area] = &[
             "process",
             "process_limits",
             "reload_zones",
+            "landlock",
             "service_manager",
             "upgrade",
             "worker_connections",

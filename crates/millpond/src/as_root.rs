@@ -34,6 +34,7 @@ pub(crate) fn run(mut words: impl Iterator<Item = String>) -> Result<ExitCode> {
             path,
             arguments: words.into_iter().map(Into::into).collect(),
             folder: None,
+            is_confined: false,
         },
         owner,
     };

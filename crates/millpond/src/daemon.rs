@@ -60,6 +60,7 @@ pub(crate) fn program() -> Program {
         path: known.unwrap_or_else(|| name.into()),
         arguments: words.filter(|word| word != DAEMON_CHILD).collect(),
         folder: None,
+        is_confined: false,
     }
 }
 

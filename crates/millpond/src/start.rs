@@ -3,7 +3,7 @@
 //! ```text
 //! inherited sockets ─► error log ─► configuration ─► background ─► logs ─► sockets
 //!                   ─► signals caught ─► [root with user: root helper, pid file ─► user]
-//!                   ─► caches and workers ─► pid file, unless it is there
+//!                   ─► [landlock] ─► caches and workers ─► pid file, unless it is there
 //! ```
 //!
 //! Whatever fails before the process serves is printed and ends it with status 1.
@@ -25,7 +25,7 @@ use millpond_proxy::stats::ledger;
 use millpond_server::control::Wanted;
 use millpond_server::pid::{PidFile, PidHolder};
 use millpond_server::server::predecessor::Predecessor;
-use millpond_server::server::{Process, Server, Standing};
+use millpond_server::server::{Inherit, Process, Server, Standing};
 use millpond_server::sockets::activation;
 use millpond_server::sockets::{BindError, Inherited};
 use millpond_server::source::{ConfSource, Reading};
@@ -104,6 +104,14 @@ fn inherited_from_manager() -> Vec<Inherited> {
     }
     let count = number("LISTEN_FDS").and_then(|count| count.try_into().ok());
     activation::take(count.unwrap_or(0))
+}
+
+/// The rules of the kernel that this process was started under.
+fn inherited_rules() -> Inherit {
+    match std::env::var_os(heritage::CONFINED) {
+        Some(_) => Inherit::Rules,
+        None => Inherit::Nothing,
+    }
 }
 
 /// The service manager, if one listens.
@@ -187,16 +195,26 @@ fn serve(
             Some(names) => become_user(names, &server, &program, &pid_path)?,
             None => None,
         };
-        if let Err(failure) = begin(&mut server) {
-            early.into_iter().for_each(PidHolder::remove);
-            return Err(failure);
-        }
+        let begun = server
+            .confine(inherited_rules())
+            .map_err(anyhow::Error::from)
+            .and_then(|is_confined| begin(&mut server).map(|()| is_confined));
+        let is_confined = match begun {
+            Ok(is_confined) => is_confined,
+            Err(failure) => {
+                early.into_iter().for_each(PidHolder::remove);
+                return Err(failure);
+            }
+        };
         let pid_file = match early {
             Some(written) => written,
             None => PidHolder::Process(PidFile::write(&pid_path)?),
         };
         let mut process = Process {
-            program,
+            program: Program {
+                is_confined,
+                ..program
+            },
             pid_file,
             standing,
             supervisor: supervisor(),

@@ -14,6 +14,7 @@ pub(crate) mod handler;
 pub mod lint;
 pub mod metrics;
 pub mod pid;
+pub(crate) mod reaches;
 pub mod root_process;
 pub mod server;
 pub mod sockets;

@@ -36,17 +36,19 @@ use std::time::Duration;
 use millpond_fleet::Fleets;
 use millpond_otlp::Exporters;
 use millpond_otlp::exporter::FLUSH_MAX;
-use millpond_proxy::cache::{fleet, sweep};
+use millpond_proxy::cache::{fleet, sweep, zones};
 use millpond_proxy::downstream::quic::Directory;
 use millpond_proxy::handler::limit_zone;
 use millpond_proxy::settings::Conf;
 use millpond_proxy::worker::Shared;
 use millpond_system::clock;
+use millpond_system::confinement::{Confinement, ConfinementError, Demand, Outside};
 use millpond_system::heritage::Program;
 use millpond_system::log::error::{self, Level};
 use millpond_system::log::file;
 use millpond_system::shutdown::{Signal, Signals};
 use millpond_system::supervisor::Supervisor;
+use millpond_system::temp_file::FolderError;
 use tokio::task::AbortHandle;
 
 use crate::control::{Control, ControlError, ControlSocket, Wanted};
@@ -77,6 +79,12 @@ pub enum StartError {
     /// A table that is kept over reloads would mean something else.
     #[error("{0}")]
     Limit(String),
+    /// A folder cannot be made.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// The kernel does not bind the process.
+    #[error(transparent)]
+    Confinement(#[from] ConfinementError),
     /// A thread cannot be started.
     #[error("starting a worker thread failed ({})", error::os_error(.0))]
     Thread(io::Error),
@@ -100,8 +108,19 @@ pub struct Server {
     control: Control,
     /// Notes what dashboards begin with.
     notes: Option<AbortHandle>,
+    /// The rules that the kernel holds this process to.
+    confinement: Option<Confinement>,
     /// Sends metrics to a collector.
     telemetry: Option<AbortHandle>,
+}
+
+/// The rules of the kernel that a process has from the one that started it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inherit {
+    /// None.
+    Nothing,
+    /// Those of a process that was bound.
+    Rules,
 }
 
 /// The place where the process runs: the foreground or the background.
@@ -159,6 +178,7 @@ impl Server {
             accepts_beside: false,
             control: Control::default(),
             notes: None,
+            confinement: None,
             telemetry: None,
         })
     }
@@ -196,6 +216,37 @@ impl Server {
     /// The state that the workers share, counters among it.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// Binds the process to the files of its configuration, if that is demanded; true if it is
+    /// bound. To be called before there is a second thread, and after the change to the user.
+    ///
+    /// `inherited` says whether the process that started this one was bound: its rules hold.
+    pub fn confine(&mut self, inherited: Inherit) -> Result<bool, StartError> {
+        let reaches = &self.conf.declared.reaches;
+        let demand = self.conf.main.confinement.demand;
+        self.confinement = match (inherited, demand) {
+            (Inherit::Rules, _) => Some(Confinement::of(reaches)),
+            (Inherit::Nothing, Demand::Off) => None,
+            (Inherit::Nothing, demand) => {
+                // Rules are for what is there.
+                let declared = &self.conf.declared;
+                zones::make_folders(&declared.zones).map_err(StartError::Zone)?;
+                declared.temp_folders.make()?;
+                Confinement::enter(demand, reaches)?
+            }
+        };
+        if demand == Demand::On && self.confinement.is_none() {
+            let message = "\"landlock on\" has no effect: this kernel has no Landlock";
+            error::process(Level::Warn, format_args!("{message}"));
+        }
+        Ok(self.confinement.is_some())
+    }
+
+    /// The paths of a configuration that the rules of this process do not allow.
+    pub(crate) fn outside(&self, conf: &Conf) -> Vec<Outside> {
+        let rules = self.confinement.as_ref();
+        rules.map_or_else(Vec::new, |rules| rules.refused(&conf.declared.reaches))
     }
 
     /// Opens the caches and starts the workers.

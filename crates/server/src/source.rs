@@ -23,7 +23,7 @@ use millpond_proxy::tls::check;
 use millpond_system::clock;
 use millpond_system::log::error::{self, ErrorLog, Level};
 
-use crate::{directives, lint};
+use crate::{directives, lint, reaches};
 
 /// The source of the configuration.
 #[derive(Clone, Debug)]
@@ -59,7 +59,15 @@ impl ConfSource {
         let mut cx = self.context();
         let tree = self.load(&mut cx.diagnostics);
         require_events(&tree, &mut cx.diagnostics);
-        let (conf, cx) = directives::build(&tree, cx);
+        let (mut conf, cx) = directives::build(&tree, cx);
+        if let Some(conf) = &mut conf {
+            let start = reaches::Start {
+                file: &self.path,
+                prefix: &self.prefix,
+                error_log: &self.error_log,
+            };
+            conf.declared.reaches = reaches::of(conf, &tree, start);
+        }
         Reading {
             conf,
             sources: tree.sources,

@@ -23,6 +23,9 @@ pub const CHANNEL: &str = "MILLPOND_UPGRADE";
 /// The variable that names the descriptor of the control socket.
 pub const CONTROL: &str = "MILLPOND_CONTROL";
 
+/// The variable that says that the kernel binds the old process (`landlock`), and so the new one.
+pub const CONFINED: &str = "MILLPOND_CONFINED";
+
 /// The way in which the program is started again.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -32,6 +35,8 @@ pub struct Program {
     pub arguments: Vec<OsString>,
     /// The folder that relative names in them start at, once the process has left it.
     pub folder: Option<PathBuf>,
+    /// True if the kernel binds this process, and all that it starts, to the files of `landlock`.
+    pub is_confined: bool,
 }
 
 /// Things that the new process gets from the old one.
@@ -61,12 +66,16 @@ impl Heritage {
             .env(SOCKETS, list)
             .env(CHANNEL, self.channel.as_raw_fd().to_string())
             .env_remove(CONTROL)
+            .env_remove(CONFINED)
             // They are about this process, by its id; the new one is fed and watched like it.
             .env_remove("WATCHDOG_PID")
             .env_remove("LISTEN_PID")
             .env_remove("LISTEN_FDS")
             .env_remove("LISTEN_FDNAMES")
             .stdin(Stdio::null());
+        if program.is_confined {
+            command.env(CONFINED, "1");
+        }
         if let Some(folder) = &program.folder {
             command.current_dir(folder);
         }

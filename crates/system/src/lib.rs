@@ -22,6 +22,7 @@ pub mod backlog;
 pub mod body;
 pub mod chance;
 pub mod clock;
+pub mod confinement;
 pub mod cookie_time;
 pub mod core_dumps;
 pub mod heritage;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use millpond_cache::zone::ZonePath;
 use millpond_conf::OffOr;
 use millpond_otlp::Exporter;
+use millpond_system::confinement::Reach;
 use millpond_system::log::error::Level;
 
 use crate::handler::limit_conn::ConnectionZone;
@@ -50,6 +51,8 @@ pub struct Declared {
     pub otel: Option<Arc<Exporter>>,
     /// `otel_metrics`, `otel_logs`.
     pub telemetry: Telemetry,
+    /// The paths that the configuration names, for `landlock`.
+    pub reaches: Vec<Reach>,
     /// `charset_map`.
     pub charset_maps: crate::filter::charset::CharsetMaps,
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use millpond_conf::value::{FromWord, WordError};
 use millpond_conf::{Family, OffOr, ParseContext, Scope, Word};
+use millpond_system::confinement::ConfinementPolicy;
 use millpond_system::core_dumps::CorePolicy;
 use millpond_system::log::error::ProcessLogPolicy;
 use millpond_system::quota::ConnectionPolicy;
@@ -146,6 +147,8 @@ pub struct MainSettings {
     pub process: ProcessPolicy,
     /// The core dumps of the process.
     pub cores: CorePolicy,
+    /// The folders that the process may reach.
+    pub confinement: ConfinementPolicy,
     /// The limits of connections of the process's workers.
     pub connections: ConnectionPolicy,
     /// Policy of the process's own log.

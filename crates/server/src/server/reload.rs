@@ -45,6 +45,10 @@ fn take(server: &mut Server, source: &ConfSource, process: &mut Process) -> Resu
     let Some(conf) = reading.conf else {
         return Err(mistakes);
     };
+    let outside = server.outside(&conf);
+    if !outside.is_empty() {
+        return Err(outside.into_iter().flat_map(refused).collect());
+    }
     if !file::open_all() {
         return Err(vec![
             "a log cannot be opened; the error log says why".into(),
