@@ -177,9 +177,8 @@ fn cases() -> Vec<Case> {
         let lines = plain.into_iter().chain(own.map(|line| line.to_string()));
         for (number, line) in lines.enumerate() {
             // Further forms are those of the first block that may have them.
-            let places = contexts.split(',');
-            let places = places.take(if number == 0 { usize::MAX } else { 1 });
-            for (place, context) in places.enumerate() {
+            let most = if number == 0 { usize::MAX } else { 1 };
+            for (place, context) in contexts.split(',').take(most).enumerate() {
                 let case = Case {
                     context,
                     line: line.clone(),
