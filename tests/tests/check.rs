@@ -285,3 +285,92 @@ fn certificates_that_end_or_do_not_fit_are_named() {
     );
     assert!(!report.contains("\"CN=long.example\" ends"), "{report}");
 }
+
+/// `nginx -T` on this machine, of a folder as Debian has it, and the folder itself.
+#[test]
+fn a_folder_and_what_nginx_prints_of_it_have_the_same_report() {
+    let Some(nginx) = binary(Kind::Nginx) else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a run");
+    let path = |name: &str| dir.path().join(name);
+    for folder in ["sites-enabled", "conf.d", "snippets"] {
+        fs::create_dir(path(folder)).expect("a run");
+    }
+    let main = "pid x.pid; error_log stderr; events { multi_accept on; }
+http {
+    include mime.types;
+    include conf.d/*.conf;
+    include sites-enabled/*;
+}
+";
+    let site = "server {
+    listen 127.0.0.1:8080;
+    include snippets/common.conf;
+    location /old { dav_methods PUT; }
+}
+";
+    for (name, text) in [
+        ("nginx.conf", main),
+        ("mime.types", "types { text/html html; }\n"),
+        ("sites-enabled/default", site),
+        ("conf.d/gzip.conf", "gzip on;\n"),
+        ("snippets/common.conf", "server_name a.example;"),
+    ] {
+        fs::write(path(name), text).expect("a run");
+    }
+    let printed = Command::new(nginx)
+        .args(["-T", "-e", "stderr", "-c"])
+        .arg(path("nginx.conf"))
+        .arg("-p")
+        .arg(dir.path())
+        .output()
+        .expect("a run");
+    let input = path("printed");
+    fs::write(&input, [printed.stderr, printed.stdout].concat()).expect("a run");
+    let check = |word: &Path| {
+        let output = Command::new(binary(Kind::Millpond).expect("the binary"))
+            .args([Path::new("check"), word])
+            .env("NO_COLOR", "1")
+            .stdin(fs::File::open(&input).expect("a run"))
+            .output()
+            .expect("a run");
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        stdout(&output)
+    };
+    let of_folder = check(dir.path());
+    let refused = section(&of_folder, "Refused");
+    assert!(
+        refused.contains("dav_methods  sites-enabled/default:4"),
+        "{refused}"
+    );
+    assert!(
+        of_folder.contains("12 directives in 5 files"),
+        "{of_folder}"
+    );
+    // The files are gone, as on another machine.
+    for name in [
+        "sites-enabled/default",
+        "conf.d/gzip.conf",
+        "mime.types",
+        "nginx.conf",
+    ] {
+        fs::remove_file(path(name)).expect("a run");
+    }
+    assert_eq!(check(Path::new("-")), of_folder);
+}
+
+#[test]
+fn an_input_without_a_configuration_is_none() {
+    let output = Command::new(binary(Kind::Millpond).expect("the binary"))
+        .args(["check", "-"])
+        .stdin(std::process::Stdio::null())
+        .output()
+        .expect("a run");
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        told.contains("no configuration in the standard input"),
+        "{told}"
+    );
+}

@@ -54,6 +54,19 @@ fn what_the_documents_link_to_is_there() {
 }
 
 #[test]
+fn the_site_of_varnish_is_a_configuration() {
+    let text = include_str!("../../docs/from-varnish.md");
+    let (_, rest) = text.split_once("```nginx\n").unwrap();
+    let (conf, _) = rest.split_once("```").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("nginx.conf"), conf).unwrap();
+    let binary = millpond_testkit::binary(Kind::Millpond).unwrap();
+    let mut check = std::process::Command::new(binary);
+    let output = check.arg("check").arg(dir.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
 fn every_document_is_in_the_index() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let index = std::fs::read_to_string(root.join("docs/README.md")).unwrap();

@@ -112,6 +112,21 @@ impl Files {
 }
 
 impl Seen {
+    /// Notes a file, and the folders that its path has.
+    pub(crate) fn note(&mut self, path: PathBuf, content: Vec<u8>) {
+        for (folder, below) in path.ancestors().skip(1).zip(path.ancestors()) {
+            let Some(name) = below.file_name().and_then(OsStr::to_str) else {
+                continue;
+            };
+            let names = self.folders.entry(folder.to_owned()).or_default();
+            if let Err(at) = names.binary_search_by(|known| known.as_str().cmp(name)) {
+                names.insert(at, name.to_owned());
+            }
+            self.present.insert(below.to_owned());
+        }
+        self.files.insert(path, Ok(content));
+    }
+
     /// Bytes of what was read, for another process.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -28,6 +28,7 @@ pub(crate) mod context;
 #[doc(hidden)]
 pub mod derived;
 pub(crate) mod diagnostic;
+pub(crate) mod dump;
 pub(crate) mod files;
 pub(crate) mod foreign;
 pub(crate) mod glob;
@@ -48,6 +49,7 @@ pub use millpond_conf_derive::{Family, FamilyGroup, Scope, Words};
 pub use code::Code;
 pub use context::ParseContext;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use dump::read_dump;
 pub use files::{Files, Seen};
 pub use load::{LoadOptions, load, load_text};
 pub use render::{Style, one_line};

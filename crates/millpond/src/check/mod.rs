@@ -1,4 +1,5 @@
-//! `millpond check [-c] FILE`: how a configuration fares, before anything is switched over.
+//! `millpond check [-c] FILE | FOLDER | -`: how a configuration fares, before anything is switched
+//! over. A folder stands for the `nginx.conf` in it, `-` for what `nginx -T` has printed.
 //!
 //! ```text
 //! salvage ──► report ──► text, or JSON with --json
@@ -15,10 +16,13 @@ mod json;
 mod report;
 mod text;
 
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Result;
+use millpond_conf::{Files, read_dump};
 use millpond_server::source::ConfSource;
 use millpond_server::source::salvage::salvage;
 use millpond_system::log::error::{ErrorLog, Level};
@@ -26,11 +30,19 @@ use millpond_system::log::file::LogFile;
 
 use crate::arguments::{PREFIX, conf_path};
 use crate::terminal;
-use report::Report;
+use report::{Outcome, Report};
 
-const USAGE: &str = "usage: millpond check [--json] [-p PREFIX] [-c] FILE
+const USAGE: &str = "usage: millpond check [--json] [-p PREFIX] [-c] FILE | FOLDER | -
+
+A folder, such as /etc/nginx, stands for the nginx.conf in it. With - the output of nginx -T is read
+from the standard input, here or on another machine: ssh HOST nginx -T | millpond check -
 It ends with 0 when everything works, 1 when something is refused, 2 when a file cannot be read.
 ";
+
+/// The main file of a folder of nginx.
+const MAIN_FILE: &str = "nginx.conf";
+/// The most bytes that are read of a printed configuration (arbitrary: more than anybody has).
+const MAX_DUMP: u64 = 256 << 20;
 
 /// Format of the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +73,7 @@ impl Options {
                 "--json" => options.format = Format::Json,
                 "-p" => options.prefix = Some(value()?),
                 "-c" if options.file.is_none() => options.file = Some(value()?),
+                "-" if options.file.is_none() => options.file = Some(word),
                 other if other.starts_with('-') || options.file.is_some() => {
                     return Err(format!("invalid option: \"{word}\""));
                 }
@@ -86,13 +99,43 @@ pub(crate) fn source(file: Option<&str>, prefix: Option<&str>) -> ConfSource {
     }
 }
 
+/// The main file of a folder, where a folder is named.
+fn whole(mut source: ConfSource) -> ConfSource {
+    if source.path.is_dir() {
+        source.path.push(MAIN_FILE);
+    }
+    source
+}
+
+/// The configuration that `nginx -T` has printed, from the standard input.
+fn dumped(prefix: Option<&str>) -> Result<Option<ConfSource>> {
+    let mut text = Vec::new();
+    io::stdin().lock().take(MAX_DUMP).read_to_end(&mut text)?;
+    Ok(read_dump(&text).map(|(path, seen)| ConfSource {
+        path,
+        files: Files::Seen(Arc::new(seen)),
+        ..source(None, prefix)
+    }))
+}
+
 /// Checks a configuration and prints the report.
 pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<ExitCode> {
     let options = match crate::options::read(words.collect(), USAGE, Options::parse) {
         Ok(options) => options,
         Err(code) => return Ok(code),
     };
-    let source = source(options.file.as_deref(), options.prefix.as_deref());
+    let source = match options.file.as_deref() {
+        Some("-") => match dumped(options.prefix.as_deref())? {
+            Some(source) => source,
+            None => {
+                eprintln!(
+                    "millpond: no configuration in the standard input: it has no line \"# configuration file PATH:\""
+                );
+                return Ok(ExitCode::from(Outcome::Unreadable.status()));
+            }
+        },
+        file => whole(source(file, options.prefix.as_deref())),
+    };
     let report = Report::of(salvage(&source), &source.path);
     match options.format {
         Format::Json => print!("{}", json::write(&report)),
@@ -123,7 +166,9 @@ mod tests {
             let is_json = options.format == Format::Json;
             assert_eq!(is_json, text.contains("json"), "{text}");
         }
-        for text in ["a b", "-x", "-c", "-p", "a -c b"] {
+        let printed = parse("--json -").unwrap();
+        assert_eq!(printed.file.as_deref(), Some("-"));
+        for text in ["a b", "-x", "-c", "-p", "a -c b", "a -", "- -"] {
             assert!(parse(text).is_err(), "{text}");
         }
     }
