@@ -27,6 +27,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("nginx-extras", "differential tests"),
     ("libnginx-mod-http-brotli-filter", "differential tests"),
     ("libnginx-mod-http-brotli-static", "differential tests"),
+    ("libnginx-mod-http-set-misc", "differential tests"),
     ("chromium", "the dashboard's tests; tests of clients"),
     ("ffmpeg", "the foreign suite; tests of clients"),
     ("memcached", "the foreign suite"),

@@ -77,6 +77,7 @@ enum Handler {
     FindLocation,
     Trace,
     Rewrite,
+    InputHeaders,
     PostRewrite,
     RealIp,
     LimitReq,
@@ -96,6 +97,7 @@ const HANDLERS: &[(Phase, Handler)] = &[
     // nginx: a module that is loaded runs before those that are built in.
     (Phase::Rewrite, Handler::Trace),
     (Phase::Rewrite, Handler::Rewrite),
+    (Phase::Rewrite, Handler::InputHeaders),
     (Phase::PostRewrite, Handler::PostRewrite),
     (Phase::Preaccess, Handler::RealIp),
     (Phase::Preaccess, Handler::LimitReq),
@@ -122,6 +124,7 @@ fn is_due(handler: Handler, level: &Closing<'_>) -> bool {
         Handler::ServerRewrite | Handler::Rewrite => has_script(),
         // An `if` block inside of a location is entered by the location's script.
         Handler::PostRewrite => matches!(level.kind, LocationKind::Unnamed) || has_script(),
+        Handler::InputHeaders => !settings.edit_headers.input.is_empty(),
         Handler::RealIp => !settings.real_ip.from.is_empty(),
         Handler::LimitReq => !settings.limit_req.limits.is_empty(),
         Handler::LimitConn => !settings.limit_conn.limits.is_empty(),
@@ -375,6 +378,10 @@ fn run_routing(req: &mut Request, handler: Handler) -> Result<Flow, Failure> {
                 return Ok(Flow::Next);
             }
             rewrite::run(req, &location.script)
+        }
+        Handler::InputHeaders => {
+            handler::input_headers::run(req);
+            Ok(Flow::Next)
         }
         Handler::PostRewrite => post_rewrite(req),
         Handler::AcmeChallenge => Ok(handler::acme_challenge::run(req)),

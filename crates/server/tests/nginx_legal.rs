@@ -178,7 +178,8 @@ fn cases() -> Vec<Case> {
         for (number, line) in lines.enumerate() {
             // Further forms are those of the first block that may have them.
             let most = if number == 0 { usize::MAX } else { 1 };
-            for (place, context) in contexts.split(',').take(most).enumerate() {
+            let places = contexts.split(',').take(most);
+            for (place, context) in places.enumerate() {
                 let case = Case {
                     context,
                     line: line.clone(),

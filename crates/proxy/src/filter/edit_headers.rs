@@ -1,11 +1,13 @@
-//! `more_set_headers`, `more_clear_headers`: fields of answers that are replaced or removed, in the
-//! language of the module that nginx's users add for it.
+//! `more_set_headers`, `more_clear_headers`, `more_set_input_headers`, `more_clear_input_headers`:
+//! fields of answers and requests that are replaced or removed, in the language of the module that
+//! nginx's users add for it. Those of requests are changed in `handler/input_headers.rs`.
 //!
 //! 1. The lines of outer blocks come first, then those of the block, each in its order.
 //! 2. They meet an answer before `add_header` and `expires` do, whatever its status, so they do not
 //!    remove what those add.
 //! 3. What frames an answer (Content-Length, Transfer-Encoding, Connection) cannot be set; a
-//!    Content-Length that is removed leaves a body of unknown length.
+//!    Content-Length that is removed leaves a body of unknown length. What frames a request is
+//!    neither set nor removed: its body was told by it.
 //!
 //! Sources: ngx_headers_more 0.34, its manual and what it does.
 
@@ -35,11 +37,17 @@ const CONTEXTS: Contexts = Contexts::HTTP
 const SET_SYNTAX: &str = "[-t types] [-s statuses] 'name: value' ...";
 /// Arguments of the directive that removes.
 const CLEAR_SYNTAX: &str = "[-t types] [-s statuses] name | prefix* ...";
+/// Arguments of the directive that sets fields of requests.
+const SET_INPUT_SYNTAX: &str = "[-r] [-t types] 'name: value' ...";
+/// Arguments of the directive that removes fields of requests.
+const CLEAR_INPUT_SYNTAX: &str = "[-t types] name | prefix* ...";
 
 /// The edits of a location.
 #[derive(Clone, Debug, Default)]
 pub struct EditPolicy {
     lines: Arc<[Line]>,
+    /// Lines about requests.
+    pub(crate) input: Arc<[Line]>,
 }
 
 /// One line, and the answers that it is about.
@@ -49,29 +57,39 @@ pub struct Line {
     types: Vec<Bytes>,
     /// Statuses; empty for all.
     statuses: Vec<u16>,
-    edits: Vec<Edit>,
+    /// True if only fields that are there are changed.
+    pub(crate) only_present: bool,
+    pub(crate) edits: Vec<Edit>,
 }
 
 /// The change of one field.
 #[derive(Clone, Debug)]
-struct Edit {
-    name: Name,
+pub(crate) struct Edit {
+    pub(crate) name: Name,
     /// Nothing removes the field, as an empty value does.
-    value: Option<Template>,
+    pub(crate) value: Option<Template>,
 }
 
 /// The fields that an edit is about.
 #[derive(Clone, Debug)]
-enum Name {
+pub(crate) enum Name {
+    /// The field of a name.
     Is(Known, Bytes),
+    /// All whose names begin so.
     BeginsWith(Bytes),
 }
 
 /// A directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
+pub enum Action {
+    /// Fields of answers are set.
     Set,
+    /// Fields of answers are removed.
     Clear,
+    /// Fields of requests are set.
+    SetInput,
+    /// Fields of requests are removed.
+    ClearInput,
 }
 
 impl Action {
@@ -79,6 +97,8 @@ impl Action {
         match name {
             "more_set_headers" => Some(Action::Set),
             "more_clear_headers" => Some(Action::Clear),
+            "more_set_input_headers" => Some(Action::SetInput),
+            "more_clear_input_headers" => Some(Action::ClearInput),
             _ => None,
         }
     }
@@ -87,6 +107,8 @@ impl Action {
         match self {
             Action::Set => "more_set_headers",
             Action::Clear => "more_clear_headers",
+            Action::SetInput => "more_set_input_headers",
+            Action::ClearInput => "more_clear_input_headers",
         }
     }
 
@@ -94,7 +116,17 @@ impl Action {
         match self {
             Action::Set => SET_SYNTAX,
             Action::Clear => CLEAR_SYNTAX,
+            Action::SetInput => SET_INPUT_SYNTAX,
+            Action::ClearInput => CLEAR_INPUT_SYNTAX,
         }
+    }
+
+    fn sets(self) -> bool {
+        matches!(self, Action::Set | Action::SetInput)
+    }
+
+    fn is_about_requests(self) -> bool {
+        matches!(self, Action::SetInput | Action::ClearInput)
     }
 
     fn record(self, doc: &'static str) -> Directive {
@@ -109,14 +141,16 @@ impl Action {
             validate: match self {
                 Action::Set => |args| Line::read(Action::Set, args).map(drop),
                 Action::Clear => |args| Line::read(Action::Clear, args).map(drop),
+                Action::SetInput => |args| Line::read(Action::SetInput, args).map(drop),
+                Action::ClearInput => |args| Line::read(Action::ClearInput, args).map(drop),
             },
         }
     }
 }
 
-/// Written by hand, because two directives make one list (INVARIANT 1).
+/// Written by hand, because directives share a list (INVARIANT 1).
 impl Family for EditPolicy {
-    type Raw = Vec<Spanned<(&'static str, Line)>>;
+    type Raw = Vec<Spanned<(Action, Line)>>;
 
     fn directives(_protocol: &'static str) -> Vec<Directive> {
         vec![
@@ -127,6 +161,17 @@ impl Family for EditPolicy {
             ),
             Action::Clear.record(
                 "Removes fields of answers, also those whose name begins with what stands before \
+                 a \"*\".",
+            ),
+            Action::SetInput.record(
+                "Replaces fields of requests, or adds those that are not there, for all that runs \
+                 behind `rewrite`; an empty value removes one. With \"-r\" only fields that are \
+                 there, with \"-t\" only of requests with bodies of these media types, a list in \
+                 quotes.\n\n# Differs from nginx\n\nFields that frame the body cannot be changed. \
+                 `$host` stays as the client asked for it.",
+            ),
+            Action::ClearInput.record(
+                "Removes fields of requests, also those whose name begins with what stands before \
                  a \"*\".",
             ),
         ]
@@ -154,7 +199,7 @@ impl Family for EditPolicy {
         };
         match Line::read(action, &mut args) {
             Ok(line) => raw.push(Spanned {
-                value: (action.name(), line),
+                value: (action, line),
                 span: st.span,
             }),
             Err(error) => error.report(st, action.syntax(), cx),
@@ -163,14 +208,19 @@ impl Family for EditPolicy {
     }
 
     fn resolve(outer_to_inner: &[&Self::Raw], _cx: &mut ParseContext) -> Self {
-        let lines = outer_to_inner.iter().flat_map(|raw| raw.iter());
+        let of = |is_about_requests: bool| {
+            let all = outer_to_inner.iter().flat_map(|raw| raw.iter());
+            let some = all.filter(|set| set.value.0.is_about_requests() == is_about_requests);
+            some.map(|set| set.value.1.clone()).collect()
+        };
         EditPolicy {
-            lines: lines.map(|set| set.value.1.clone()).collect(),
+            lines: of(false),
+            input: of(true),
         }
     }
 
     fn span_of(raw: &Self::Raw, _protocol: &str, name: &str) -> Option<Span> {
-        let last = raw.iter().rev().find(|set| set.value.0 == name);
+        let last = raw.iter().rev().find(|set| set.value.0.name() == name);
         last.map(|set| set.span)
     }
 }
@@ -186,7 +236,8 @@ impl Line {
             };
             match word.text.as_str() {
                 "-t" => line.add_types(&list()?.1.text),
-                "-s" => line.add_statuses(list()?)?,
+                "-s" if !action.is_about_requests() => line.add_statuses(list()?)?,
+                "-r" if action == Action::SetInput => line.only_present = true,
                 option if option.starts_with('-') => {
                     let message = format!("invalid option name: \"{option}\"");
                     return Err(ArgError::value(index, message));
@@ -225,6 +276,13 @@ impl Line {
         let of = ContentType::of(response);
         of.is_some_and(|of| self.types.iter().any(|it| it == of.media_type))
     }
+
+    /// True if the line is about a request of this Content-Type.
+    pub(crate) fn is_about_type(&self, content_type: &[u8]) -> bool {
+        let media_type = content_type.split(|byte| *byte == b';').next();
+        let of = media_type.unwrap_or_default().trim_ascii();
+        self.types.is_empty() || self.types.iter().any(|it| it.eq_ignore_ascii_case(of))
+    }
 }
 
 impl Edit {
@@ -237,8 +295,8 @@ impl Edit {
             Some((name, value)) => (name.trim_ascii_end(), value.trim_ascii_start()),
             None => (word.text.as_str(), ""),
         };
-        let value = if action == Action::Set { value } else { "" };
-        let name = Name::read(name, value).map_err(|why| ArgError::value(index, why))?;
+        let value = if action.sets() { value } else { "" };
+        let name = Name::read(action, name, value).map_err(|why| ArgError::value(index, why))?;
         if value.is_empty() {
             return Ok(Edit { name, value: None });
         }
@@ -267,7 +325,7 @@ impl Edit {
 }
 
 impl Name {
-    fn read(name: &str, value: &str) -> Result<Name, String> {
+    fn read(action: Action, name: &str, value: &str) -> Result<Name, String> {
         if name.is_empty() {
             return Err("a field has no name".to_string());
         }
@@ -278,16 +336,21 @@ impl Name {
         }
         let name = Bytes::from(name.to_string());
         let known = Known::of(&name);
-        let frames = matches!(
-            known,
-            Known::ContentLength | Known::TransferEncoding | Known::Connection
-        );
-        if frames && !value.is_empty() {
+        let is_changed = !value.is_empty() || action.is_about_requests();
+        if frames(known) && is_changed {
             let name = String::from_utf8_lossy(&name);
             return Err(format!("\"{name}\" is the server's own, and cannot be set"));
         }
         Ok(Name::Is(known, name))
     }
+}
+
+/// True for fields that tell where a message ends, and the one of its connection.
+pub(crate) fn frames(known: Known) -> bool {
+    matches!(
+        known,
+        Known::ContentLength | Known::TransferEncoding | Known::Connection
+    )
 }
 
 /// Makes the edits of the location.

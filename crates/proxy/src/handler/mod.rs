@@ -16,6 +16,7 @@ pub mod flv;
 pub(crate) mod folder;
 pub(crate) mod hash_places;
 pub(crate) mod index;
+pub(crate) mod input_headers;
 pub mod limit_conn;
 pub mod limit_req;
 pub mod limit_zone;

@@ -25,7 +25,9 @@
 //! value before the first replacement that matched.
 
 mod answer;
+pub mod computed;
 mod condition;
+mod functions;
 mod replace;
 pub(crate) mod set;
 
@@ -131,6 +133,7 @@ pub struct Script {
 enum Step {
     Replace(replace::Replace),
     Set(set::Set),
+    Computed(computed::Computed),
     If {
         condition: Condition,
         /// Settings that apply when the condition holds; none in a server.
@@ -200,6 +203,7 @@ pub fn run(req: &mut Request, script: &Script) -> Result<Flow, Failure> {
                 Next::End => break,
             },
             Step::Set(set) => set.run(req, form),
+            Step::Computed(computed) => computed.run(req, form)?,
             Step::If {
                 condition,
                 location,

@@ -94,7 +94,7 @@ pub(super) fn set(builder: &mut Builder, statement: &Statement, draft: &mut Draf
     let [name, value] = statement.args.as_slice() else {
         return;
     };
-    let variable = variable(builder, name);
+    let variable = settable(builder, name);
     let value = builder.template(value);
     if let (Some(variable), Some(value)) = (variable, value) {
         draft
@@ -104,7 +104,8 @@ pub(super) fn set(builder: &mut Builder, statement: &Statement, draft: &mut Draf
     }
 }
 
-fn variable(builder: &mut Builder, word: &millpond_conf::Word) -> Option<Variable> {
+/// The variable that a line gives a value; an impossible one is reported.
+pub(super) fn settable(builder: &mut Builder, word: &millpond_conf::Word) -> Option<Variable> {
     let id = variable_name(builder, word)?;
     let variable = Variable::of(builder.cx.variables.name(id), id);
     if let Variable::Stored(id) = variable {

@@ -41,6 +41,7 @@ const ROWS: &[&[Row]] = &[
     upstream::pass::ROWS,
     map::ROWS,
     rewrite::ROWS,
+    rewrite::computed::ROWS,
     handler::try_files::ROWS,
     filter::charset::ROWS,
     tls::acme::issuer::ROWS,

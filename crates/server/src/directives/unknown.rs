@@ -40,11 +40,6 @@ pub(crate) const MODULES: &[Module] = &[
         "\"proxy_pass\" passes to a server that makes and reads archives",
     ),
     row(
-        "headers-more-nginx-module",
-        "more_set_input_headers more_clear_input_headers",
-        "\"proxy_set_header\" sets and removes fields of requests",
-    ),
-    row(
         "ngx_cache_purge",
         "cache_purge_* *_cache_purge_*",
         "\"proxy_cache_purge\" takes the forms of that module and says of each purge what it did",
@@ -107,10 +102,8 @@ pub(crate) const MODULES: &[Module] = &[
     ),
     row(
         "set-misc-nginx-module",
-        "set_if_empty set_quote_* set_unescape_uri set_escape_uri set_hashed_upstream \
-         set_encode_* set_decode_* set_random set_secure_random_* set_rotate set_local_today \
-         set_formatted_* set_md5 set_sha1 set_hmac_* set_misc_* set_base32_alphabet \
-         set_base32_padding",
+        "set_hashed_upstream set_formatted_gmt_time set_formatted_local_time set_misc_* \
+         set_base32_alphabet set_base32_padding",
         "\"map\" and \"set\" make variables of others",
     ),
     row(
@@ -421,8 +414,6 @@ mod tests {
     fn directives_of_modules_name_the_module() {
         for (name, module) in [
             ("zstd_dict_file", "zstd-nginx-module"),
-            ("more_set_input_headers", "headers-more-nginx-module"),
-            ("more_clear_input_headers", "headers-more-nginx-module"),
             ("cache_purge_response_type", "ngx_cache_purge"),
             ("content_by_lua_block", "lua-nginx-module (OpenResty)"),
             ("access_by_lua", "lua-nginx-module (OpenResty)"),
@@ -434,7 +425,7 @@ mod tests {
             ("modsecurity_rules_file", "ModSecurity-nginx"),
             ("srcache_fetch", "srcache-nginx-module"),
             ("echo_sleep", "echo-nginx-module"),
-            ("set_md5", "set-misc-nginx-module"),
+            ("set_hashed_upstream", "set-misc-nginx-module"),
             ("upload_pass", "nginx-upload-module"),
             ("upload_progress", "nginx-upload-progress-module"),
             ("nchan_publisher", "Nchan"),

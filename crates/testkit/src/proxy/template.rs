@@ -96,7 +96,9 @@ impl Template {
 
     /// The modules that nginx has in files of their own.
     fn modules(&self) -> String {
-        const MODULES: [(&str, &str); 4] = [
+        const MODULES: [(&str, &str); 6] = [
+            ("set_escape_uri", "ndk_http"),
+            ("set_escape_uri", "http_set_misc"),
             ("more_", "http_headers_more_filter"),
             ("brotli ", "http_brotli_filter"),
             ("brotli_static ", "http_brotli_static"),
@@ -105,7 +107,11 @@ impl Template {
         let mut lines = String::new();
         for (mark, module) in MODULES {
             if self.kind == Kind::Nginx && self.text.contains(mark) {
-                let file = format!("/usr/lib/nginx/modules/ngx_{module}_module.so");
+                let name = match module {
+                    "ndk_http" => "ndk_http_module".to_string(),
+                    module => format!("ngx_{module}_module"),
+                };
+                let file = format!("/usr/lib/nginx/modules/{name}.so");
                 lines.push_str(&format!("load_module {file};\n"));
             }
         }
