@@ -2,6 +2,8 @@
 //!
 //! Invariants:
 //! 1. Streams are read in order, and what is not read holds the client back by QUIC's windows.
+//! 2. Clients are told of the end of a connection, also when its task is ended from outside
+//!    (`worker_shutdown_timeout`).
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -18,6 +20,9 @@ use quinn_proto::{
 use super::canonical;
 use super::link::Link;
 use crate::downstream::connection::Connection;
+
+/// H3_NO_ERROR (RFC 9114 §8.1).
+pub(super) const NO_ERROR: u64 = 0x100;
 
 /// A connection whose client is known, and whose handshake is over unless it brings early data.
 pub(crate) struct QuicCarrier {
@@ -159,6 +164,13 @@ impl QuicCarrier {
     /// Waits until the endpoint has sent what there is to be sent now.
     pub(crate) async fn flushed(&self) {
         std::future::poll_fn(|cx| self.link.poll_flushed(cx)).await;
+    }
+}
+
+/// INVARIANT 2.
+impl Drop for QuicCarrier {
+    fn drop(&mut self) {
+        self.close(NO_ERROR, b"");
     }
 }
 

@@ -16,7 +16,7 @@ use millpond_tls::quic::{Agreement, Choice, Desk, Progress};
 use millpond_tls::{ClientHello, UNRECOGNIZED_NAME};
 use quinn_proto::{ConnectionError, Event};
 
-use super::carrier::QuicCarrier;
+use super::carrier::{NO_ERROR, QuicCarrier};
 use super::link::Link;
 use crate::downstream::connection::Connection;
 use crate::downstream::http3::early::Early;
@@ -29,9 +29,6 @@ use crate::worker::Member;
 
 /// The alert for a client whose certificate could not be read: internal_error.
 const INTERNAL_ERROR: u8 = 80;
-
-/// H3_NO_ERROR (RFC 9114 §8.1).
-const NO_ERROR: u64 = 0x100;
 
 /// The end of a handshake that did not lead to a connection.
 #[derive(Debug, thiserror::Error)]
