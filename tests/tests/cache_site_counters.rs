@@ -179,4 +179,7 @@ fn counters_can_be_kept_elsewhere_or_not_at_all() -> Result<()> {
     Ok(())
 }
 
-millpond_testkit::each_protocol!(counters_are_exact_and_outlive_restarts_and_kills,);
+millpond_testkit::each_protocol!(
+    [Http1, Http2, Streams]
+    counters_are_exact_and_outlive_restarts_and_kills,
+);

@@ -285,4 +285,7 @@ fn counters_of_clients_logs_and_origin_agree_to_the_byte(protocol: Protocol) -> 
     Ok(())
 }
 
-millpond_testkit::each_protocol!(counters_of_clients_logs_and_origin_agree_to_the_byte,);
+millpond_testkit::each_protocol!(
+    [Http1, Http2, Streams]
+    counters_of_clients_logs_and_origin_agree_to_the_byte,
+);

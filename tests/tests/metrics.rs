@@ -557,4 +557,7 @@ fn prometheus_answers_every_question_of_the_dashboard_and_the_rules() -> Result<
     proxy.quit()
 }
 
-millpond_testkit::each_protocol!(pages_say_what_clients_got_and_origins_were_asked);
+millpond_testkit::each_protocol!(
+    [Http1, Http2, Streams]
+    pages_say_what_clients_got_and_origins_were_asked,
+);

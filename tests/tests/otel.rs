@@ -89,6 +89,7 @@ fn spans_of_requests_have_nginxs_attributes() -> Result<()> {
         let flavor = match protocol {
             Protocol::Http1 => "1.1",
             Protocol::Http2 | Protocol::Streams => "2.0",
+            Protocol::Http3 => "3",
         };
         for (path, status, error) in [("/ok", 200, 0), ("/err", 500, 2)] {
             let before = collector.spans().len();

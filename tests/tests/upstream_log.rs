@@ -286,7 +286,7 @@ fn a_peer_that_fails_has_a_line_of_its_own(protocol: Protocol) -> Result<()> {
         .with_context(|| log)
 }
 
-millpond_testkit::each_protocol!(
+millpond_testkit::each_protocol!([Http1, Http2, Streams]
     stored_answers_name_their_entry_and_hits_have_no_line,
     answers_that_are_not_stored_are_passed,
     waiters_are_counted,

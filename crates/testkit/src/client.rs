@@ -1,4 +1,5 @@
-//! The client: HTTP/1.1 over blocking sockets, with every byte under the test's control, or HTTP/2.
+//! The client: HTTP/1.1 over blocking sockets, with every byte under the test's control, or HTTP/2
+//! or HTTP/3.
 //!
 //! [`Client`] makes one request per connection; [`Connection`] keeps one open, sends raw bytes
 //! (pipelined, in pieces, half of a message) and reads head and body separately. A [`Response`]
@@ -12,6 +13,7 @@
 
 use crate::deadline::Deadline;
 use crate::http2::{Session, Streams};
+use crate::http3;
 use crate::message::{Fields, ResponseHead};
 use crate::origin::offset_bytes;
 use crate::request::Request;
@@ -36,6 +38,8 @@ pub enum Protocol {
     Http2,
     /// HTTP/2, on one connection for all who ask an address: a [`Connection`] is streams of it.
     Streams,
+    /// HTTP/3, on one connection for all who ask an address.
+    Http3,
 }
 
 impl Protocol {
@@ -63,6 +67,7 @@ macro_rules! each_protocol {
     (@ Http1 $tests:tt) => { $crate::each_protocol!(@ http1 Http1 $tests); };
     (@ Http2 $tests:tt) => { $crate::each_protocol!(@ http2 Http2 $tests); };
     (@ Streams $tests:tt) => { $crate::each_protocol!(@ streams Streams $tests); };
+    (@ Http3 $tests:tt) => { $crate::each_protocol!(@ http3 Http3 $tests); };
     (@ $name:ident $protocol:ident [$($test:ident)+]) => {
         mod $name {
             $(#[test]
@@ -72,7 +77,7 @@ macro_rules! each_protocol {
         }
     };
     ($($test:ident),+ $(,)?) => {
-        $crate::each_protocol!([Http1, Http2, Streams] $($test),+);
+        $crate::each_protocol!([Http1, Http2, Streams, Http3] $($test),+);
     };
 }
 
@@ -103,6 +108,12 @@ impl Client {
             Protocol::Http1 => return self.connect_http1(),
             Protocol::Http2 => Session::connect(self.address, TIMEOUT)?,
             Protocol::Streams => Session::shared(self.address, TIMEOUT)?,
+            Protocol::Http3 => {
+                let session = http3::Session::shared(self.address, TIMEOUT)?;
+                return Ok(Connection {
+                    way: Way::Http3(Box::new(http3::Streams::new(session, TIMEOUT))),
+                });
+            }
         };
         Ok(Connection {
             way: Way::Http2(Streams::new(session, TIMEOUT)),
@@ -152,14 +163,17 @@ pub struct Connection {
 enum Way {
     Http1(Wire),
     Http2(Streams),
+    Http3(Box<http3::Streams>),
 }
 
 impl Connection {
-    /// The bytes of HTTP/1; who asks for them does not speak HTTP/2.
+    /// The bytes of HTTP/1; who asks for them does not speak HTTP/2 or HTTP/3.
     fn wire(&mut self) -> Result<&mut Wire> {
         match &mut self.way {
             Way::Http1(wire) => Ok(wire),
-            Way::Http2(_) => bail!("only a connection of HTTP/1 has bytes that a test can touch"),
+            Way::Http2(_) | Way::Http3(_) => {
+                bail!("only a connection of HTTP/1 has bytes that a test can touch")
+            }
         }
     }
 
@@ -173,6 +187,7 @@ impl Connection {
         match &mut self.way {
             Way::Http1(_) => self.send_raw(&request.encode()),
             Way::Http2(streams) => streams.ask(request),
+            Way::Http3(streams) => streams.ask(request),
         }
     }
 
@@ -208,21 +223,23 @@ impl Connection {
 
     /// Reads a response's head only; `read_body` reads the rest.
     pub fn read_head(&mut self, method: &str) -> Result<Option<Response>> {
-        match &mut self.way {
-            Way::Http1(_) => self.read_head_http1(method),
+        let (version, head) = match &mut self.way {
+            Way::Http1(_) => return self.read_head_http1(method),
             Way::Http2(streams) => {
                 let head = streams.read_head()?;
-                Ok(head.map(|(status, fields)| {
-                    let head = ResponseHead {
-                        version: "HTTP/2.0".to_string(),
-                        status,
-                        reason: String::new(),
-                        fields,
-                    };
-                    Response::begin((head, Delimited::None), Vec::new(), Instant::now())
-                }))
+                ("HTTP/2.0", head.map(|head| (head, Instant::now())))
             }
-        }
+            Way::Http3(streams) => ("HTTP/3.0", streams.read_head()?),
+        };
+        Ok(head.map(|((status, fields), first_byte)| {
+            let head = ResponseHead {
+                version: version.to_string(),
+                status,
+                reason: String::new(),
+                fields,
+            };
+            Response::begin((head, Delimited::None), Vec::new(), first_byte)
+        }))
     }
 
     fn read_head_http1(&mut self, method: &str) -> Result<Option<Response>> {
@@ -270,6 +287,7 @@ impl Connection {
         response.end = match &mut self.way {
             Way::Http1(wire) => wire.take_body(response.delimited, body, trailers)?,
             Way::Http2(streams) => streams.read_body(usize::MAX, (body, trailers))?,
+            Way::Http3(streams) => streams.read_body(usize::MAX, (body, trailers))?,
         };
         response.last_byte = Instant::now();
         Ok(())
@@ -278,10 +296,15 @@ impl Connection {
     /// Reads until at least `len` bytes of a body of known length or until close have come, and
     /// leaves the rest; `read_body` then reads on.
     pub fn read_some(&mut self, response: &mut Response, len: usize) -> Result<()> {
-        if let Way::Http2(streams) = &mut self.way {
-            let most = response.body.len() + len;
-            let (body, trailers) = (&mut response.body, &mut response.trailers);
-            response.end = streams.read_body(most, (body, trailers))?;
+        let most = response.body.len() + len;
+        let (body, trailers) = (&mut response.body, &mut response.trailers);
+        let end = match &mut self.way {
+            Way::Http1(_) => None,
+            Way::Http2(streams) => Some(streams.read_body(most, (body, trailers))?),
+            Way::Http3(streams) => Some(streams.read_body(most, (body, trailers))?),
+        };
+        if let Some(end) = end {
+            response.end = end;
             response.last_byte = Instant::now();
             return Ok(());
         }
@@ -314,6 +337,7 @@ impl Connection {
         let wire = match &mut self.way {
             Way::Http1(wire) => wire,
             Way::Http2(streams) => return Ok(streams.is_closed_within(timeout)),
+            Way::Http3(streams) => return Ok(streams.is_closed_within(timeout)),
         };
         wire.stream.set_timeout(timeout)?;
         let closed = match wire.wait_for_byte() {
@@ -329,6 +353,7 @@ impl Connection {
         match &mut self.way {
             Way::Http1(wire) => wire.stream.set_timeout(timeout)?,
             Way::Http2(streams) => streams.timeout = timeout,
+            Way::Http3(streams) => streams.timeout = timeout,
         }
         Ok(())
     }

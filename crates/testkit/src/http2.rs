@@ -40,9 +40,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Fields of HTTP/1 connections, and the one that becomes `:authority`.
 const LEFT_OUT: [&str; 2] = ["connection", "host"];
 
-/// The thread that moves frames.
+/// The thread that moves frames, and packets of HTTP/3.
 #[expect(clippy::expect_used, reason = "a test cannot go on without threads")]
-static MOVER: LazyLock<Runtime> = LazyLock::new(|| {
+pub(crate) static MOVER: LazyLock<Runtime> = LazyLock::new(|| {
     let runtime = Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -54,9 +54,11 @@ static MOVER: LazyLock<Runtime> = LazyLock::new(|| {
 static SHARED: LazyLock<Mutex<HashMap<SocketAddr, Session>>> = LazyLock::new(Mutex::default);
 
 /// Waits for something, so long at most.
-fn wait<T>(timeout: Duration, what: impl Future<Output = T>) -> Result<T> {
+pub(crate) fn wait<T>(timeout: Duration, what: impl Future<Output = T>) -> Result<T> {
     let timed = async { tokio::time::timeout(timeout, what).await };
-    MOVER.block_on(timed).context("waiting for HTTP/2")
+    MOVER
+        .block_on(timed)
+        .context("waiting for HTTP/2 or HTTP/3")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -160,7 +162,7 @@ impl Session {
     fn ask(&mut self, request: &Request, timeout: Duration) -> Result<ResponseFuture> {
         self.send = wait(timeout, self.send.clone().ready())??;
         let pieces = pieces(&request.body);
-        let head = head_of(request)?;
+        let head = head_of(request, "http")?;
         let (answer, body) = self.send.send_request(head, pieces.is_empty())?;
         let _pending = self.driver.poll();
         if !pieces.is_empty() {
@@ -172,7 +174,7 @@ impl Session {
 }
 
 /// The DATA of a body.
-fn pieces(body: &Body) -> VecDeque<Bytes> {
+pub(crate) fn pieces(body: &Body) -> VecDeque<Bytes> {
     match body {
         Body::None => VecDeque::new(),
         Body::Length(bytes) => VecDeque::from([Bytes::copy_from_slice(bytes)]),
@@ -184,10 +186,10 @@ fn pieces(body: &Body) -> VecDeque<Bytes> {
     }
 }
 
-fn head_of(request: &Request) -> Result<http::Request<()>> {
+pub(crate) fn head_of(request: &Request, scheme: &str) -> Result<http::Request<()>> {
     let host = request.fields.value("Host").unwrap_or_default();
     let uri = Uri::builder()
-        .scheme("http")
+        .scheme(scheme)
         .authority(host)
         .path_and_query(request.target.as_str())
         .build()
@@ -325,7 +327,7 @@ fn is_end(error: &h2::Error) -> bool {
     error.is_io() || error.is_remote()
 }
 
-fn fields_of(headers: &HeaderMap) -> Fields {
+pub(crate) fn fields_of(headers: &HeaderMap) -> Fields {
     let text = |value: &[u8]| decode_latin1(value);
     let fields = headers.iter();
     Fields(
@@ -362,7 +364,7 @@ impl Tunnel {
         };
         let told = Deadline::after(TIMEOUT).poll(is_told);
         told.context("no SETTINGS_ENABLE_CONNECT_PROTOCOL")?;
-        let mut head = head_of(request)?;
+        let mut head = head_of(request, "http")?;
         *head.method_mut() = http::Method::CONNECT;
         head.extensions_mut()
             .insert(h2::ext::Protocol::from(protocol));

@@ -30,14 +30,14 @@
 //! }
 //! ```
 //!
-//! 1. Everything runs on plain threads and blocking sockets, and HTTP/2 by a crate that is none of
-//!    ours, so that the kit shares no code with what it judges.
+//! 1. Everything runs on plain threads and blocking sockets, and HTTP/2 and HTTP/3 by crates that
+//!    are none of ours, so that the kit shares no code with what it judges.
 //! 2. Every wait has a deadline, and waiting for a state is polling for it; tests themselves never
 //!    sleep.
 //! 3. Ports come from the operating system, and each proxy has a directory that is removed at the
 //!    end.
 //!
-//! Does not speak TLS.
+//! Does not speak TLS, but within QUIC.
 
 mod application;
 mod browser;
@@ -47,6 +47,7 @@ mod datagrams;
 mod deadline;
 mod dns;
 mod http2;
+mod http3;
 mod message;
 mod origin;
 mod proxy;

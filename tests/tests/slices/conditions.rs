@@ -114,7 +114,7 @@ fn if_match_of_another_version_is_refused(protocol: Protocol) -> Result<()> {
 }
 
 millpond_testkit::each_protocol!(
-    [Http1, Streams]
+    [Http1, Streams, Http3]
     if_range_is_compared_with_the_held_entry,
     if_range_on_a_cold_entry_gets_the_right_bytes,
     if_range_of_an_old_version_gets_the_new_one_whole,

@@ -132,7 +132,7 @@ fn auto_lets_nobody_wait_for_bytes_that_he_does_not_want(protocol: Protocol) -> 
 }
 
 millpond_testkit::each_protocol!(
-    [Http1, Streams]
+    [Http1, Streams, Http3]
     whole_serves_the_range_at_once_and_fetches_all,
     whole_without_ranges_is_one_transfer,
     slice_fetches_the_slices_of_the_range,

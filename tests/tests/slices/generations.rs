@@ -56,14 +56,28 @@ fn a_change_retires_every_slice(protocol: Protocol) -> Result<()> {
 fn a_change_after_the_head_ends_the_answer_visibly(protocol: Protocol) -> Result<()> {
     for ranges in MANNERS {
         let bench = changed(protocol, ranges)?;
-        let cut = bench.ask(0..2 * SLICE)?;
         // Held bytes go out at once, so the head and slice 0 are those of version 1.
-        assert_eq!(cut.status, 206);
-        assert_eq!(cut.header("ETag"), Some("\"v1\""));
-        assert!(!cut.is_complete(), "half of it is gone");
+        assert_cut((protocol, 206), bench.ask(0..2 * SLICE))?;
+        assert_part(&bench.ask(0..2 * SLICE)?, 0..2 * SLICE, 2);
+        assert_part(&bench.ask(0..2 * SLICE)?, 0..2 * SLICE, 2);
+    }
+    Ok(())
+}
+
+/// Asserts that an answer broke off behind slice 0 of version 1. Over QUIC, a reset takes away what
+/// was not read before (RFC 9000 §3.2): the break is sure to be seen, but not what came before it.
+fn assert_cut((protocol, status): (Protocol, u16), cut: Result<Response>) -> Result<()> {
+    let is_reset = |error: &anyhow::Error| error.to_string() == "closed without a response";
+    let cut = match cut {
+        Err(error) if protocol == Protocol::Http3 && is_reset(&error) => return Ok(()),
+        other => other?,
+    };
+    assert_eq!((cut.status, cut.is_complete()), (status, false));
+    assert_eq!(cut.header("ETag"), Some("\"v1\""));
+    if protocol == Protocol::Http3 {
+        assert!(offset_bytes(0..SLICE, 1).starts_with(&cut.body));
+    } else {
         assert_bytes(&cut.body, 0..SLICE, 1);
-        assert_part(&bench.ask(0..2 * SLICE)?, 0..2 * SLICE, 2);
-        assert_part(&bench.ask(0..2 * SLICE)?, 0..2 * SLICE, 2);
     }
     Ok(())
 }
@@ -72,9 +86,7 @@ fn a_change_after_the_head_ends_the_answer_visibly(protocol: Protocol) -> Result
 fn a_change_under_a_whole_answer_ends_it_visibly(protocol: Protocol) -> Result<()> {
     for ranges in MANNERS {
         let bench = changed(protocol, ranges)?;
-        let cut = bench.ask_whole()?;
-        assert_eq!((cut.status, cut.is_complete()), (200, false));
-        assert_bytes(&cut.body, 0..SLICE, 1);
+        assert_cut((protocol, 200), bench.ask_whole())?;
         assert_whole(&bench.ask_whole()?, 2);
     }
     Ok(())
@@ -343,7 +355,7 @@ fn wait_until_in_the_cache(bench: &Bench, end: u64, version: u16) -> Result<()> 
 }
 
 millpond_testkit::each_protocol!(
-    [Http1, Streams]
+    [Http1, Streams, Http3]
     a_change_before_the_head_restarts_on_the_new_generation,
     a_change_retires_every_slice,
     a_change_after_the_head_ends_the_answer_visibly,

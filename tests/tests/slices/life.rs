@@ -159,7 +159,7 @@ fn the_worst_order_is_served(protocol: Protocol) -> Result<()> {
 }
 
 millpond_testkit::each_protocol!(
-    [Http1, Streams]
+    [Http1, Streams, Http3]
     workers_share_what_is_fetched,
     a_reload_keeps_slices_and_readers,
     a_crash_within_a_slice_leaves_nothing_torn,

@@ -419,7 +419,7 @@ fn head_is_answered_from_the_entry(protocol: Protocol) -> Result<()> {
 }
 
 millpond_testkit::each_protocol!(
-    [Http1, Streams]
+    [Http1, Streams, Http3]
     a_cold_range_fetches_its_slices_only,
     a_range_over_a_border_fetches_the_missing_side_only,
     neighbours_come_in_one_request,

@@ -165,7 +165,7 @@ fn other_units_get_the_whole(protocol: Protocol) -> Result<()> {
 }
 
 millpond_testkit::each_protocol!(
-    [Http1, Streams]
+    [Http1, Streams, Http3]
     ranges_are_parts_and_cost_their_slices,
     a_suffix_may_be_one_of_them,
     ranges_of_one_slice_cost_it_once,

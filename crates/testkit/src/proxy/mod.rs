@@ -140,9 +140,15 @@ impl ProxyBuilder {
         self
     }
 
-    /// Lets servers speak a protocol: `%%HTTP%%` switches HTTP/2 on, beside HTTP/1.
+    /// Lets servers speak a protocol beside HTTP/1: `%%HTTP%%` switches HTTP/2 on, and a server
+    /// that listens on `127.0.0.1:%%PORT%%` does so for HTTP/3, too.
     pub fn over(mut self, protocol: Protocol) -> ProxyBuilder {
         self.template.speak(protocol);
+        if protocol == Protocol::Http3 {
+            for (path, text) in crate::http3::files() {
+                self = self.file(path, text);
+            }
+        }
         self
     }
 
@@ -382,6 +388,7 @@ impl Proxy {
         let dir = self.dir().to_path_buf();
         let pid_file = dir.join("server.pid");
         fs::remove_file(&pid_file).or_else(ignore_missing)?;
+        crate::http3::forget(self.port());
         let stderr = fs::File::create(dir.join("stderr"))?;
         let mut child = Command::new(&self.binary)
             .arg("-p")

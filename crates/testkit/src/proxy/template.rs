@@ -11,14 +11,19 @@ use crate::client::Protocol;
 use std::io;
 use std::path::Path;
 
+/// The line by which most servers of tests listen.
+const LISTEN: &str = "listen 127.0.0.1:%%PORT%%;";
+/// The one beside it for HTTP/3.
+const QUIC: &str = "listen 127.0.0.1:%%PORT%% quic;";
+
 #[derive(Clone, Debug)]
 pub(super) struct Template {
     kind: Kind,
     text: String,
     values: Vec<(String, String)>,
     ports: Vec<(String, u16)>,
-    /// Lines in the http context beside those that all need.
-    more: &'static str,
+    /// The protocol that servers speak beside HTTP/1.
+    protocol: Protocol,
 }
 
 impl Template {
@@ -28,7 +33,7 @@ impl Template {
             text: text.to_string(),
             values: Vec::new(),
             ports: Vec::new(),
-            more: "",
+            protocol: Protocol::Http1,
         }
     }
 
@@ -38,10 +43,18 @@ impl Template {
     }
 
     pub(super) fn speak(&mut self, protocol: Protocol) {
-        self.more = match protocol {
+        self.protocol = protocol;
+    }
+
+    /// Lines in the http context beside those that all need.
+    fn more(&self) -> &'static str {
+        match self.protocol {
             Protocol::Http1 => "",
             Protocol::Http2 | Protocol::Streams => "http2 on;\n",
-        };
+            Protocol::Http3 => {
+                "ssl_certificate %%DIR%%/h3.pem;\nssl_certificate_key %%DIR%%/h3.key;\n"
+            }
+        }
     }
 
     pub(super) fn set_text(&mut self, text: &str) {
@@ -87,7 +100,10 @@ impl Template {
             )
         };
         text = text.replace("%%GLOBALS%%", &(self.modules() + self.globals()));
-        text = text.replace("%%HTTP%%", &(self.more.to_owned() + &http(&self.text)));
+        text = text.replace("%%HTTP%%", &(self.more().to_owned() + &http(&self.text)));
+        if self.protocol == Protocol::Http3 {
+            text = text.replace(LISTEN, &[LISTEN, QUIC].join(" "));
+        }
         for (name, value) in &self.values {
             text = text.replace(&format!("%%{name}%%"), value);
         }
