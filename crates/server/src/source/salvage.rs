@@ -270,14 +270,14 @@ mod tests {
     fn what_is_wrong_is_left_out_and_the_rest_is_there() {
         let salvaged = read(
             "mail { server { listen 1; } } lua_code_cache on; events {}
-             http { image_filter off; server { listen 127.0.0.1:1; more_set_input_headers x;
+             http { image_filter off; server { listen 127.0.0.1:1; fancyindex on;
              location / { content_by_lua_block { x; } return 200 $nobody; } } }",
         );
         let expected = [
             "directive \"mail\" is not supported",
             "unknown directive \"lua_code_cache\"",
             "directive \"image_filter\" is not supported",
-            "unknown directive \"more_set_input_headers\"",
+            "unknown directive \"fancyindex\"",
             "unknown directive \"content_by_lua_block\"",
             "unknown \"nobody\" variable",
         ];
