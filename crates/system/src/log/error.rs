@@ -474,14 +474,10 @@ mod tests {
         assert!(syslog.file().is_none() && syslog.level == Level::Info);
         let journal = read("journald: warn").unwrap();
         assert!(journal.journal().is_some() && journal.level == Level::Warn);
-        for text in [
-            "",
-            "a b",
-            "a error x",
-            "syslog:tag=a",
-            "memory:1m",
-            "journald:x",
-        ] {
+        let memory = read("memory:1m info").unwrap();
+        assert!(memory.file().is_none() && memory.journal().is_none());
+        assert_eq!(memory.level, Level::Info);
+        for text in ["", "a b", "a error x", "syslog:tag=a", "journald:x"] {
             assert!(read(text).is_err(), "{text}");
         }
     }
