@@ -148,6 +148,7 @@ const AREAS: &[Area] = &[
             "real_clients",
             "request_body_file",
             "rewrite",
+            "set_misc",
             "tunnel",
             "websocket",
         ],
