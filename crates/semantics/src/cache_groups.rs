@@ -13,18 +13,12 @@
 
 use sfv::{BareItem, List, ListEntry, Parser};
 
+use crate::list::joined;
+
 /// Reads the lines of one of the fields; none where it is absent, malformed or empty.
 #[must_use]
 pub fn names<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
-    // RFC 9651 §4.2: lines are put together with commas before they are parsed.
-    let mut value = Vec::new();
-    for line in lines {
-        if !value.is_empty() {
-            value.extend_from_slice(b", ");
-        }
-        value.extend_from_slice(line);
-    }
-    let Ok(list) = Parser::new(&value).parse::<List>() else {
+    let Ok(list) = Parser::new(&joined(lines)).parse::<List>() else {
         return Vec::new();
     };
     let names = list.into_iter().map(|entry| match entry {

@@ -43,6 +43,18 @@ pub fn trim_ows(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
+/// The value of a field that came in several lines, with commas between (RFC 9651 §4.2).
+pub(crate) fn joined<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut value = Vec::new();
+    for line in lines {
+        if !value.is_empty() {
+            value.extend_from_slice(b", ");
+        }
+        value.extend_from_slice(line);
+    }
+    value
+}
+
 /// The members of one field value.
 #[must_use]
 pub fn members(value: &[u8]) -> Members<'_> {

@@ -19,6 +19,8 @@
 
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
+use crate::list::joined;
+
 /// Directives without a value.
 const FLAGS: [&str; 7] = [
     "no-store",
@@ -45,14 +47,7 @@ const SECONDS: [&str; 4] = [
 /// is understood of it as the value of a Cache-Control, which may be empty.
 #[must_use]
 pub fn as_cache_control<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
-    // RFC 9651 §4.2: lines are put together with commas before they are parsed.
-    let mut value = Vec::new();
-    for line in lines {
-        if !value.is_empty() {
-            value.extend_from_slice(b", ");
-        }
-        value.extend_from_slice(line);
-    }
+    let value = joined(lines);
     let read: Dictionary = Parser::new(&value).parse().ok()?;
     if read.is_empty() {
         return None;
