@@ -68,57 +68,21 @@ const LOWER: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
 
 const FUNCTIONS: &[Function] = &[
     function("set_if_empty", (1, 1), Run::IfEmpty),
-    function("set_quote_sql_str", (0, 1), Run::Text(functions::quote_sql)),
-    function(
-        "set_quote_pgsql_str",
-        (0, 1),
-        Run::Text(functions::quote_pgsql),
-    ),
-    function(
-        "set_quote_json_str",
-        (0, 1),
-        Run::Text(functions::quote_json),
-    ),
-    function(
-        "set_unescape_uri",
-        (0, 1),
-        Run::Text(functions::unescape_uri),
-    ),
-    function("set_escape_uri", (0, 1), Run::Text(functions::escape_uri)),
-    function(
-        "set_encode_base32",
-        (0, 1),
-        Run::Text(functions::encode_base32),
-    ),
-    function(
-        "set_decode_base32",
-        (0, 1),
-        Run::Digits(functions::decode_base32),
-    ),
-    function(
-        "set_encode_base64",
-        (0, 1),
-        Run::Text(functions::encode_base64),
-    ),
-    function(
-        "set_decode_base64",
-        (0, 1),
-        Run::Digits(functions::decode_base64),
-    ),
-    function(
-        "set_encode_base64url",
-        (0, 1),
-        Run::Text(functions::encode_base64url),
-    ),
-    function(
-        "set_decode_base64url",
-        (0, 1),
-        Run::Digits(functions::decode_base64url),
-    ),
-    function("set_encode_hex", (0, 1), Run::Text(functions::encode_hex)),
-    function("set_decode_hex", (0, 1), Run::Digits(functions::decode_hex)),
-    function("set_md5", (0, 1), Run::Text(functions::md5)),
-    function("set_sha1", (0, 1), Run::Text(functions::sha1)),
+    change("set_quote_sql_str", functions::quote_sql),
+    change("set_quote_pgsql_str", functions::quote_pgsql),
+    change("set_quote_json_str", functions::quote_json),
+    change("set_unescape_uri", functions::unescape_uri),
+    change("set_escape_uri", functions::escape_uri),
+    change("set_encode_base32", functions::encode_base32),
+    digits("set_decode_base32", functions::decode_base32),
+    change("set_encode_base64", functions::encode_base64),
+    digits("set_decode_base64", functions::decode_base64),
+    change("set_encode_base64url", functions::encode_base64url),
+    digits("set_decode_base64url", functions::decode_base64url),
+    change("set_encode_hex", functions::encode_hex),
+    digits("set_decode_hex", functions::decode_hex),
+    change("set_md5", functions::md5),
+    change("set_sha1", functions::sha1),
     function("set_hmac_sha1", (2, 2), Run::Keyed(functions::hmac_sha1)),
     function(
         "set_hmac_sha256",
@@ -138,6 +102,16 @@ const fn function(name: &'static str, arguments: (usize, usize), run: Run) -> Fu
         arguments,
         run,
     }
+}
+
+/// A change of one text: of the argument, or of the variable itself.
+const fn change(name: &'static str, run: fn(&[u8]) -> Vec<u8>) -> Function {
+    function(name, (0, 1), Run::Text(run))
+}
+
+/// A change of one text that may be wrong.
+const fn digits(name: &'static str, run: fn(&[u8]) -> Option<Vec<u8>>) -> Function {
+    function(name, (0, 1), Run::Digits(run))
 }
 
 /// Rows of this file.
