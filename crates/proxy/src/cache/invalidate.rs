@@ -25,15 +25,12 @@ pub(crate) fn may_be_due(req: &Request, (target, head): (&PassTarget, &ResponseH
         && invalidates(req.head.method_bytes(), head.status)
 }
 
-/// Removes what the request has made wrong, if it may have ([`may_be_due`]).
+/// Removes what a request has made wrong that may have ([`may_be_due`]).
 pub(crate) async fn invalidate(
     req: &mut Request,
     (target, zone): (&PassTarget, &Arc<CacheZone>),
     head: &ResponseHead,
 ) -> Result<(), Failure> {
-    if !may_be_due(req, (target, head)) {
-        return Ok(());
-    }
     if is_on(req, target) {
         of_uris(req, (target, zone), head);
     }

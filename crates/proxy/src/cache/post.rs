@@ -55,7 +55,9 @@ pub(crate) async fn run(
     let fetched = exchange.fetch(Ask::default()).await;
     let fetched = fetched.map_err(|Failed(failure)| failure)?;
     let head = &fetched.fetched.head;
-    invalidate::invalidate(exchange.request(), (target, &walk.zone), head).await?;
+    if invalidate::may_be_due(exchange.request(), (target, head)) {
+        invalidate::invalidate(exchange.request(), (target, &walk.zone), head).await?;
+    }
     let served = if is_what_get_gives(exchange.request(), &walk, &fetched) {
         step::keep(&mut exchange, &walk, fetched, since)
     } else {

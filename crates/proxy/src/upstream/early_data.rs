@@ -1,7 +1,7 @@
 //! Early-Data (RFC 8470 §5.1): upstreams are told of requests that somebody may have repeated, as
 //! long as the handshake is not over that they came before.
 //!
-//! Which requests are served so early is not decided here (`downstream/http3/early`).
+//! The choice of the requests that are served so early is made in `downstream/http3/early`.
 
 use bytes::BytesMut;
 use millpond_wire::http1::encode;
