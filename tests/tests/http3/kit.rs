@@ -86,7 +86,12 @@ pub(crate) fn identity() -> Result<Identity> {
 }
 
 pub(crate) fn proxy(origin: &Origin, identity: &Identity) -> ProxyBuilder {
-    Proxy::new(Kind::Millpond, CONF)
+    proxy_of(CONF, origin, identity)
+}
+
+/// A server with a configuration of its own.
+pub(crate) fn proxy_of(conf: &str, origin: &Origin, identity: &Identity) -> ProxyBuilder {
+    Proxy::new(Kind::Millpond, conf)
         .file("cert.pem", &identity.pem)
         .file("key.pem", &identity.key)
         .origin(origin)
@@ -105,6 +110,11 @@ pub(crate) fn run(test: impl Future<Output = Result<()>>) -> Result<()> {
 }
 
 pub(crate) fn client_config(identity: &Identity) -> Result<ClientConfig> {
+    client_config_for(identity, b"h3")
+}
+
+/// A client that asks for a protocol by ALPN.
+pub(crate) fn client_config_for(identity: &Identity, alpn: &[u8]) -> Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(identity.der.clone())?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -112,7 +122,7 @@ pub(crate) fn client_config(identity: &Identity) -> Result<ClientConfig> {
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    tls.alpn_protocols = vec![b"h3".to_vec()];
+    tls.alpn_protocols = vec![alpn.to_vec()];
     // Only those who have a session, and ask for it, send some.
     tls.enable_early_data = true;
     Ok(ClientConfig::new(Arc::new(QuicClientConfig::try_from(

@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 mod early;
 mod kit;
 mod network;
+mod plain;
 
 use kit::{CONF, Identity, ask, asked, connect, flight, get, identity, proxy, request, run};
 

@@ -153,8 +153,18 @@ pub async fn serve(client: Rc<Client>, listen: &Listen, came: Came, body: Reques
     running.end(end)
 }
 
+/// Gives a request that names no host to the server that its handshake named, as nginx does.
+fn take_first_server(req: &mut Request, listen: &Listen) {
+    let server = Arc::clone(req.client.connection.first_server(listen));
+    req.location = Arc::clone(&server.location);
+    req.server = server;
+}
+
 /// Refuses a request whose server is none for what its connection is.
-fn check_server(req: &Request, listen: &Listen) -> Result<(), (u16, String)> {
+fn check_server(req: &mut Request, listen: &Listen) -> Result<(), (u16, String)> {
+    if listen.is_encrypted && req.host.is_empty() {
+        take_first_server(req, listen);
+    }
     if let Wire::Stream(_) = req.client.wire
         && !listen.may_have_streams(&req.server)
     {

@@ -95,7 +95,7 @@ impl Listen {
     /// True if requests for a server may come on streams of a connection.
     pub fn may_have_streams(&self, server: &Server) -> bool {
         if self.is_quic {
-            server.settings.quic.is_on
+            server.settings.quic.is_on || server.settings.quic.is_plain_on
         } else {
             self.may_be_http2(server)
         }

@@ -21,7 +21,7 @@ use millpond_tls::{
     CacheMode, Ciphers, Compression, EarlyData, Groups, Identity, Offers, Preference,
     ServerContext, ServerSettings, SessionCache, TicketKey, Tickets, Versions,
 };
-use millpond_wire::{http2, http3};
+use millpond_wire::http2;
 
 use super::acme;
 use super::client_status::{Asked, Known, StatusCheck};
@@ -181,12 +181,10 @@ fn encryption(
         settings.alpn = protocols.map(|name| name.clone().into_bytes()).collect();
         settings.optional_alpn = None;
     }
-    if server.settings.quic.is_on {
-        settings.quic_alpn = vec![http3::ALPN.to_vec()];
-        if policy.early_data {
-            let promises = server.settings.quic.promises();
-            settings.session_context.extend_from_slice(&promises);
-        }
+    settings.quic_alpn = server.settings.quic.protocols();
+    if !settings.quic_alpn.is_empty() && policy.early_data {
+        let promises = server.settings.quic.promises();
+        settings.session_context.extend_from_slice(&promises);
     }
     if policy.demand().is_some() {
         let verifier = verifier(policy, files, &mut settings.session_context)?;

@@ -13,6 +13,7 @@ use super::number::{write_millis, write_number};
 use crate::request::Request;
 use crate::stats::connections::ConnectionCount;
 use millpond_wire::head::Version;
+use millpond_wire::http3;
 
 /// The variables of both ends of a connection, whatever it carries.
 pub const ENDS: &[Variable] = &[
@@ -103,10 +104,13 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "http3",
-        doc: "\"h3\" for HTTP/3, else empty.",
+        doc: "\"h3\" for HTTP/3, \"hq\" for HTTP/0.9 over QUIC, else empty.",
         write: |req, out| {
+            let mut agreed = req.client.connection.tls.get().into_iter();
             if req.head.version() == Version::Http3 {
                 out.extend_from_slice(b"h3");
+            } else if agreed.any(|it| *it.alpn == *http3::PLAIN_ALPN) {
+                out.extend_from_slice(b"hq");
             }
             true
         },

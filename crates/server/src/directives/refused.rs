@@ -47,10 +47,6 @@ pub(crate) const REFUSED: &[Refused] = &[
         reason: "uwsgi requests with a string instead of parameters are not supported",
     },
     Refused {
-        names: "http3_hq",
-        reason: "HTTP/0.9 over QUIC, a protocol for tests, is not supported; HTTP/3 is",
-    },
-    Refused {
         names: "xslt_stylesheet xslt_param xslt_string_param xslt_types xslt_last_modified \
                 xml_entities xml_external_entities",
         reason: "XSLT is not supported; \"proxy_cache\" keeps what a server behind \"proxy_pass\" \

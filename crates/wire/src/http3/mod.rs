@@ -34,9 +34,11 @@ pub mod transport;
 
 /// The name of the protocol in handshakes of TLS (RFC 9114 §3.1).
 pub const ALPN: &[u8] = b"h3";
+/// The name of HTTP/0.9 on streams of QUIC, which tests of interoperability ask for.
+pub const PLAIN_ALPN: &[u8] = b"hq-interop";
 
 pub use code::{Code, Fault};
-pub use connection::{Config, Connection, End, Farewell, HeadWriter};
+pub use connection::{Config, Connection, Dialect, End, Farewell, HeadWriter};
 pub use event::{Event, Gone};
 pub use flood::{FLOODS, Flood};
 pub use transport::{Transport, Unsent};

@@ -116,7 +116,9 @@ impl<'a> Session<'a> {
         let connection = Rc::clone(&carrier.connection);
         let settings = &connection.first_server(&listen).settings;
         let reading = connection.generation.conf.reading;
-        let config = settings.quic.config(&settings.head, reading);
+        let alpn = connection.tls.get().map(|agreed| &*agreed.alpn);
+        let protocol = alpn.unwrap_or_default();
+        let config = settings.quic.config(protocol, (&settings.head, reading));
         let since = clock::instant();
         connection.waiting.set(Waiting::Idle(since));
         counters.count(Happened::Http3);

@@ -1,6 +1,6 @@
-//! `http3`, `http3_max_concurrent_streams`, `http3_stream_buffer_size`, `http3_advertise`,
-//! `quic_gso`, `quic_retry`, `quic_host_key`, `quic_active_connection_id_limit`, `quic_bpf`: QUIC
-//! and HTTP/3 for clients.
+//! `http3`, `http3_hq`, `http3_max_concurrent_streams`, `http3_stream_buffer_size`,
+//! `http3_advertise`, `quic_gso`, `quic_retry`, `quic_host_key`, `quic_active_connection_id_limit`,
+//! `quic_bpf`: QUIC and HTTP/3 for clients.
 //!
 //! Bounds of heads, times and numbers of requests are those of HTTP/1's directives.
 
@@ -9,7 +9,7 @@ use millpond_conf::Spanned;
 use millpond_conf::value::ConfPath;
 use millpond_wire::head::{Connect, Reading};
 use millpond_wire::http2::{ExtendedConnect, Rules};
-use millpond_wire::http3::Config;
+use millpond_wire::http3::{self, Config, Dialect};
 
 use crate::downstream::policy::HeadPolicy;
 
@@ -21,6 +21,11 @@ pub struct QuicPolicy {
     /// Lets connections to addresses with `listen … quic` speak HTTP/3 with this server.
     #[directive(name = "http3", default = "on")]
     pub is_on: bool,
+    /// Lets connections to addresses with `listen … quic` speak HTTP/0.9 with this server where the
+    /// client asks for `hq-interop` by ALPN: each stream brings a line with `GET` and a path, and
+    /// gets the bytes of the answer without a head. Tests of interoperability of QUIC use it.
+    #[directive(name = "http3_hq", default = "off")]
+    pub is_plain_on: bool,
     /// The requests that a connection may have at once.
     #[directive(name = "http3_max_concurrent_streams", default = "128")]
     pub max_streams: u32,
@@ -93,9 +98,29 @@ impl QuicPolicy {
         promises
     }
 
-    /// The settings of a connection's machine.
-    pub(in crate::downstream) fn config(&self, head: &HeadPolicy, reading: Reading) -> Config {
+    /// The protocols that clients may choose from (ALPN), most preferred first.
+    pub fn protocols(&self) -> Vec<Vec<u8>> {
+        let protocols = [
+            (http3::ALPN, self.is_on),
+            (http3::PLAIN_ALPN, self.is_plain_on),
+        ];
+        let spoken = protocols.iter().filter(|(_, is_on)| *is_on);
+        spoken.map(|(name, _)| name.to_vec()).collect()
+    }
+
+    /// The settings of a connection's machine, which speaks a protocol.
+    pub(in crate::downstream) fn config(
+        &self,
+        alpn: &[u8],
+        (head, reading): (&HeadPolicy, Reading),
+    ) -> Config {
+        let dialect = if alpn == http3::PLAIN_ALPN {
+            Dialect::Plain
+        } else {
+            Dialect::Frames
+        };
         Config {
+            dialect,
             max_concurrent_streams: self.max_streams,
             stream_window: self.stream_buffer.0,
             blocked_streams: self.max_streams,

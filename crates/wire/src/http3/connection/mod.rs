@@ -7,8 +7,8 @@
 //!
 //! Its owner tells of streams that the peer has [opened](Connection::opened) and gives what it
 //! reads of them; does what [`Connection::next_event`] says; and calls [`Connection::flush`].
-//! `receive` reads requests, `block` blocks of fields, `control` the peer's unidirectional streams,
-//! `send` writes.
+//! `receive` reads requests, `block` blocks of fields, `plain` requests of HTTP/0.9, `control` the
+//! peer's unidirectional streams, `send` writes.
 //!
 //! 1. A stream is in the table from its begin until its owner has released it and both directions
 //!    have ended.
@@ -37,6 +37,7 @@ use crate::http2::{ExtendedConnect, Priority, Rules};
 
 mod block;
 mod control;
+mod plain;
 mod receive;
 mod send;
 
@@ -46,9 +47,21 @@ pub use send::{End, HeadWriter};
 use control::Peer;
 use send::Own;
 
+/// The protocol that is spoken on the streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// HTTP/3.
+    #[default]
+    Frames,
+    /// HTTP/0.9: requests are lines, answers bytes.
+    Plain,
+}
+
 /// Settings and bounds of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
+    /// The protocol.
+    pub dialect: Dialect,
     /// Requests whose exchange may run at once, and that may be open beside them.
     pub max_concurrent_streams: u32,
     /// Bytes that may come of a body before its owner asks for more.
@@ -67,6 +80,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Config {
+            dialect: Dialect::Frames,
             max_concurrent_streams: 128,
             stream_window: 64 * 1024,
             table_capacity: 4096,
@@ -186,7 +200,8 @@ impl Connection {
     /// True while one of our streams is to be opened; see [`Connection::attach`].
     #[must_use]
     pub fn wants_stream(&self) -> bool {
-        self.life != Life::Failed && self.own.iter().any(|own| own.id.is_none())
+        let may_want = self.life != Life::Failed && !self.is_plain();
+        may_want && self.own.iter().any(|own| own.id.is_none())
     }
 
     /// Takes a unidirectional stream that was opened for us.
@@ -245,6 +260,7 @@ impl Connection {
         }
         let outcome = match id & KIND {
             REQUEST => self.open_request(id, now),
+            PEER if self.is_plain() => self.refuse_peer(id, now),
             PEER => self.open_peer(id),
             _ => Ok(()),
         };

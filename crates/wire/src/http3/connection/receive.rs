@@ -61,6 +61,7 @@ impl Connection {
             return;
         }
         let outcome = match stream & KIND {
+            REQUEST if self.is_plain() => self.read_line(stream, &bytes, now),
             REQUEST => self.read_request(stream, bytes, now),
             PEER => self.read_peer(stream, bytes, now),
             _ => Ok(()),
@@ -74,6 +75,7 @@ impl Connection {
             return;
         }
         let outcome = match stream & KIND {
+            REQUEST if self.is_plain() => self.end_line(stream, now),
             REQUEST => self.end_request(stream, now),
             PEER => self.end_peer(stream),
             _ => Ok(()),

@@ -118,6 +118,10 @@ impl Connection {
             End::WithHead => Outbound::Ending,
             End::Later => Outbound::Body,
         };
+        if self.is_plain() {
+            self.schedule(id);
+            return 0;
+        }
         self.write_block(id, |encoder| {
             encoder.write_status(status);
             write(&mut HeadWriter { encoder });
@@ -130,7 +134,7 @@ impl Connection {
         let is_early = stream.is_some_and(|stream| {
             matches!(stream.outbound, Outbound::Head) && stream.queued < INTERIM_MOST
         });
-        if is_early {
+        if is_early && !self.is_plain() {
             self.write_block(id, |encoder| {
                 encoder.write_status(status);
                 encoder.write_fields(fields);
@@ -224,7 +228,9 @@ impl Connection {
         }
         self.take_tail(id);
         let before = self.tail.len();
-        frame::write_data_head(&mut self.tail, piece.len());
+        if !self.is_plain() {
+            frame::write_data_head(&mut self.tail, piece.len());
+        }
         let len = self.tail.len() - before + piece.len();
         if piece.len() < SPLICED {
             self.tail.extend_from_slice(&piece);
@@ -247,7 +253,8 @@ impl Connection {
             return;
         }
         stream.outbound = Outbound::Ending;
-        if let Some(trailers) = trailers.filter(|fields| !fields.is_empty()) {
+        let may_trail = !self.is_plain();
+        if let Some(trailers) = trailers.filter(|fields| may_trail && !fields.is_empty()) {
             self.write_block(id, |encoder| encoder.write_fields(trailers));
         }
         self.schedule(id);

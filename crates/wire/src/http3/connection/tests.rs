@@ -14,6 +14,7 @@ use crate::http3::transport::{Transport, Unsent};
 
 mod floods;
 mod model;
+mod plain;
 mod server;
 
 const NOW: Duration = Duration::ZERO;
