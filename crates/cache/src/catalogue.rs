@@ -265,8 +265,9 @@ impl CacheZone {
             Looked::Corrupt => return Shown::Corrupt(*glance.key()),
             Looked::Unread => return Shown::Unread(*glance.key()),
         };
-        // The record of a slice has no such head.
-        let Some(mut head) = StoredHead::decode(&record.head) else {
+        // The record of a slice has no such head, and an encoding is no entry of its own.
+        let decoded = StoredHead::decode(&record.head);
+        let Some(mut head) = decoded.filter(|head| head.encoding_of().is_none()) else {
             return Shown::Other;
         };
         let prefix = filter.prefix.as_deref().unwrap_or_default();

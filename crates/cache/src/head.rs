@@ -32,7 +32,7 @@
 //!
 //! The first field may be `:status`, which is none of the answer's: its value is status and reason
 //! as the origin wrote them, where they are not those that go out for the status anyway. No field
-//! of an answer can have that name.
+//! of an answer can have that name; that of a stored encoding has `:encoding-of` (`encoded.rs`).
 //!
 //! It is valid if and only if the version is 4, no other bound is set, what says of slices is zero
 //! without them and their size is not zero with them, and all lengths end exactly at the end. An
@@ -51,6 +51,8 @@ const FIXED: usize = 106;
 const IN_SLICES: u8 = 8;
 /// The name of the pseudo field of status and reason.
 const STATUS_TEXT: &[u8] = b":status";
+/// The name of the pseudo field of a stored encoding.
+const ENCODING_OF: &[u8] = b":encoding-of";
 
 /// A stored answer's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,6 +152,13 @@ impl FieldsWriter {
         if let Some(text) = text {
             fields.push(STATUS_TEXT, text);
         }
+        fields
+    }
+
+    /// The fields of a stored encoding, whose origin has this mark.
+    pub(crate) fn of_encoding(mark: &[u8]) -> Self {
+        let mut fields = FieldsWriter::default();
+        fields.push(ENCODING_OF, mark);
         fields
     }
 
@@ -290,12 +299,19 @@ impl StoredHead {
 
     /// Status and reason as the origin wrote them, if they are not the usual ones.
     pub fn status_text(&self) -> Option<Bytes> {
-        self.pseudo_field().map(|text| self.share(text))
+        let (name, text) = self.pseudo_field()?;
+        (name == STATUS_TEXT).then(|| self.share(text))
     }
 
-    fn pseudo_field(&self) -> Option<&[u8]> {
-        let (name, text) = self.all_fields().next()?;
-        (name == STATUS_TEXT).then_some(text)
+    /// Mark of what it is an encoding of, if it is the head of one.
+    pub(crate) fn encoding_of(&self) -> Option<&[u8]> {
+        let (name, mark) = self.pseudo_field()?;
+        (name == ENCODING_OF).then_some(mark)
+    }
+
+    fn pseudo_field(&self) -> Option<(&[u8], &[u8])> {
+        let first = self.all_fields().next()?;
+        first.0.starts_with(b":").then_some(first)
     }
 
     /// The fields and the pseudo field.
@@ -371,16 +387,31 @@ impl<'a> Iterator for StoredFields<'a> {
     }
 }
 
-/// Site and role of an entry, by its head: that of an answer, or of a slice.
+/// Site and role of an entry, by its head: that of an answer, of an encoding of it, or of a slice.
 pub fn classify(head: &[u8]) -> Class<'_> {
     if let Some(site) = set::site(head) {
         let role = Role::Slice;
         return Class { site, role };
     }
-    let tags = ends(head).and_then(|(_, [_, _, variant, tags])| head.get(variant..tags));
+    let Some((fixed, [_, _, variant, tags])) = ends(head) else {
+        return Class::default();
+    };
+    let mut fields = StoredFields {
+        bytes: head.get(tags..).unwrap_or_default(),
+        at: 0,
+        left: u16::from_le_bytes([fixed[48], fixed[49]]),
+    };
+    let is_encoding = matches!(fields.next(), Some((ENCODING_OF, _)));
     Class {
-        site: tags.and_then(tag::site).unwrap_or_default(),
-        role: Role::Entry,
+        site: head
+            .get(variant..tags)
+            .and_then(tag::site)
+            .unwrap_or_default(),
+        role: if is_encoding {
+            Role::Slice
+        } else {
+            Role::Entry
+        },
     }
 }
 

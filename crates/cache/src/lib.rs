@@ -21,6 +21,8 @@ pub mod catalogue;
 mod clock;
 pub mod conformance;
 pub mod disk_timeout;
+pub mod encoded;
+pub mod encoding;
 pub mod exchange;
 pub mod fill;
 pub mod head;

@@ -97,7 +97,8 @@ impl CacheZone {
                     serial: 0,
                     ..head.subject()
                 };
-                self.purges.judge(&head.subject()) != Judged::Gone
+                head.encoding_of().is_none()
+                    && self.purges.judge(&head.subject()) != Judged::Gone
                     && probe.judge(&subject) == Judged::Gone
             });
             count += u64::from(found.is_some());

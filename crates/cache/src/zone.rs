@@ -19,6 +19,7 @@ use millpond_conf::{OffOr, Spanned, Template, Word};
 use millpond_store::{Admission, Cold, DiskConf, Entry, Key, Keys, Look, MAX_DISKS, Zone};
 
 use crate::admit::Uses;
+use crate::encoding::Encodings;
 use crate::fill::Fills;
 use crate::hit_for_pass::Unstorable;
 use crate::key_mark::KeyMark;
@@ -262,6 +263,8 @@ pub struct CacheZone {
     pub backoffs: Backoffs,
     /// Bodies in slices that are in use.
     pub slices: Slices,
+    /// Encodings that are being made, and counts of them.
+    pub encodings: Encodings,
     errors: Mutex<HashMap<Key, RememberedError>>,
     /// Seeds that were given; each is hashed under keys that the system's random source gave.
     seeds: AtomicU64,
@@ -363,6 +366,7 @@ impl CacheZone {
             unstorable: Unstorable::default(),
             backoffs: Backoffs::default(),
             slices: Slices::noting(Arc::clone(&unstored)),
+            encodings: Encodings::default(),
             unstored,
             errors: Mutex::default(),
             seeds: AtomicU64::new(0),

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_conf::VarId;
-use millpond_semantics::accept_encoding::Coding;
+use millpond_semantics::accept_encoding::{Coding, quality};
 use millpond_system::address::Address;
 use millpond_system::clock::Instant;
 use millpond_wire::header::{Fields, Known};
@@ -488,6 +488,13 @@ impl Request {
     /// The client's value of a field.
     pub fn field(&self, known: Known) -> Option<&[u8]> {
         self.head.get(known)
+    }
+
+    /// The quality that the client gives a content coding, in thousandths.
+    pub fn coding_quality(&self, coding: Coding) -> u16 {
+        let lines = self.head.get_all(Known::AcceptEncoding);
+        let qualities = lines.map(|line| quality(line, coding.name().as_bytes()));
+        qualities.max().unwrap_or(0)
     }
 
     /// True for HEAD: the answer has no body. A background request is a GET to its origin.

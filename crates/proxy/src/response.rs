@@ -9,6 +9,7 @@
 //! 2. `length` is the body's exact length when it is known.
 
 pub mod tokens;
+pub(crate) mod type_set;
 
 use std::ops::Range;
 use std::time::Duration;
@@ -139,6 +140,9 @@ pub struct Changes {
     pub are_forbidden: bool,
     /// True when the answer depends on what codings the client takes, so that `gzip_vary` applies.
     pub are_by_coding: bool,
+    /// True when the answer may be one from a stored encoding (`proxy_cache_encodings`), whether or
+    /// not it is: its date says nothing of its bytes, and Vary tells.
+    pub have_stored_encodings: bool,
 }
 
 /// Rules for the sending of an answer.

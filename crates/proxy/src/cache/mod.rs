@@ -4,9 +4,12 @@
 //! The machines are in the crate `millpond-cache`; here is what they need of HTTP/1 and of
 //! configurations: [`exchange`] is their origin, `body` makes answers of entries and running
 //! fills, [`zones`] opens zones and keeps them over reloads, [`sweep`] looks after them,
-//! `slice` answers from entries in slices.
+//! `slice` answers from entries in slices, [`encodings`] in codings that were made once.
 
 pub(crate) mod body;
+mod codec;
+mod encoder;
+pub(crate) mod encodings;
 pub mod exchange;
 pub mod fleet;
 pub(crate) mod groups;

@@ -24,6 +24,7 @@ use millpond_wire::header::{Field, Fields, Known};
 use millpond_wire::http1;
 
 use super::body::{self, FillBody};
+use super::encodings;
 use super::exchange::{Failed, Origin, PassExchange, clients_range};
 use super::leap;
 use super::loaded;
@@ -102,7 +103,7 @@ pub fn begin<'a>(
                 return Ok(rest.wait());
             }
             let tries_before = status_header::tries(req);
-            let hit = (&found, CacheStatus::Hit, &*zone);
+            let hit = (&found, CacheStatus::Hit, zone.arc());
             let mut response = answer_with_entry(req, target, hit, tries_before);
             if loaded::is_begun(req, &mut response) {
                 return handler::respond(req, response).map(Begun::Done);
@@ -213,7 +214,7 @@ impl<'a> Rest<'a> {
 
     fn answer_with(&mut self, found: &FoundEntry, status: CacheStatus) -> Box<Response> {
         let (req, target) = self.exchange.parts();
-        let found = (found, status, &*self.walk.zone);
+        let found = (found, status, &self.walk.zone);
         answer_with_entry(req, target, found, self.tries_before)
     }
 
@@ -415,7 +416,7 @@ pub fn answer_with(
     let mut told = told(walk, tries_before);
     let mut response = match served {
         Served::Entry(found, status) => {
-            let found = (&*found, status, &*walk.zone);
+            let found = (&*found, status, &walk.zone);
             return Ok(answer_with_entry(req, target, found, tries_before));
         }
         Served::Filling(streaming, reader, status) => {
@@ -453,12 +454,13 @@ fn is_kept_out_here(req: &Request) -> bool {
 fn answer_with_entry(
     req: &mut Request,
     target: &PassTarget,
-    (found, status, zone): (&FoundEntry, CacheStatus, &CacheZone),
+    (found, status, zone): (&FoundEntry, CacheStatus, &Arc<CacheZone>),
     tries_before: usize,
 ) -> Box<Response> {
     note_hits(req, zone, found);
     let mut response = from_found(req, target, found);
     complete(req, target, (found, status), &mut response);
+    encodings::apply(req, target, (found, zone), &mut response);
     let told = Told {
         // The text is that of the walk: another one would not have been found.
         key: Some(&found.head.key),
@@ -601,6 +603,7 @@ fn from_fill(
         response.parts.rule = response.parts.rule.for_stream();
     }
     response.length = streaming.length;
+    encodings::announce(req, target, &mut response);
     let role = req.upstream.borrow().account.role;
     let body = match role {
         FillRole::Waiter => {

@@ -253,6 +253,14 @@ pub enum ZoneOf<'l> {
 }
 
 impl ZoneOf<'_> {
+    /// The zone.
+    pub fn arc(&self) -> &Arc<CacheZone> {
+        match self {
+            ZoneOf::Location(zone) => zone,
+            ZoneOf::Request(zone) => zone,
+        }
+    }
+
     /// The zone, to be kept.
     pub fn into_arc(self) -> Arc<CacheZone> {
         match self {

@@ -15,10 +15,10 @@ use millpond_system::body::{Body, BodyError, BodyStream, Piece};
 use millpond_wire::header::Fields;
 
 use super::fragment::Fragment;
-use super::type_set::TypeSet;
 use crate::request::Request;
 use crate::request::page::Kind;
 use crate::response::Response;
+use crate::response::type_set::TypeSet;
 use crate::subrequest::Target;
 
 /// Settings of the texts that are added to answers.

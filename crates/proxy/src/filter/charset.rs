@@ -30,9 +30,9 @@ use millpond_system::body::{Body, BodyError, BodyStream, FILE_READ_SIZE, Piece};
 use millpond_system::log::error::Level;
 use millpond_wire::header::{Fields, Known};
 
-use super::type_set::{ContentType, TypeSet};
 use crate::log::request_error;
 use crate::request::{Request, Value};
+use crate::response::type_set::{ContentType, TypeSet};
 use crate::response::{DIGESTS, RangeRule, Response};
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;

@@ -11,16 +11,16 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use millpond_conf::ByteSize;
-use millpond_semantics::accept_encoding::{Coding, quality};
+use millpond_semantics::accept_encoding::Coding;
 use millpond_system::body::Body;
 use millpond_wire::header::Known;
 
 use super::compressor::compress_body;
-use super::type_set::TypeSet;
 use super::{brotli, gzip, zstd};
 use crate::request::Request;
 use crate::request::state::CompressedLens;
 use crate::response::Response;
+use crate::response::type_set::TypeSet;
 use crate::settings::location::LocationSettings;
 
 /// The codings, the first before the others where a client takes them alike.
@@ -109,21 +109,14 @@ fn choose(
         let quality = match coding {
             Coding::Gzip if !gzip::is_taken(req, &response.fields) => 0,
             // nginx reads it in its own way, and takes some that RFC 9110 does not know.
-            Coding::Gzip => quality_of(req, coding).max(1),
-            Coding::Brotli | Coding::Zstd => quality_of(req, coding),
+            Coding::Gzip => req.coding_quality(coding).max(1),
+            Coding::Brotli | Coding::Zstd => req.coding_quality(coding),
         };
         if quality > highest {
             (best, highest) = (Some(coding), quality);
         }
     }
     best
-}
-
-/// The quality that the client gives a coding, in thousandths.
-pub(crate) fn quality_of(req: &Request, coding: Coding) -> u16 {
-    let lines = req.head.get_all(Known::AcceptEncoding);
-    let qualities = lines.map(|line| quality(line, coding.name().as_bytes()));
-    qualities.max().unwrap_or(0)
 }
 
 /// Compresses a body while it is sent.

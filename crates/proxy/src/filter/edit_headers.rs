@@ -23,8 +23,8 @@ use millpond_semantics::date::parse_http_date;
 use millpond_wire::header::{Field, Known};
 
 use super::headers;
-use super::type_set::ContentType;
 use crate::request::Request;
+use crate::response::type_set::ContentType;
 use crate::response::{RangeRule, Response};
 
 /// The blocks in which the directives may stand.

@@ -19,8 +19,8 @@ use millpond_wire::http1::Version;
 
 use super::coding;
 use super::compressor::{Compressor, Level};
-use super::type_set::TypeSet;
 use crate::request::Request;
+use crate::response::type_set::TypeSet;
 use crate::route::regex::{Case, Regex};
 use crate::var::Variable;
 

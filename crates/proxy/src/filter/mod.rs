@@ -34,7 +34,6 @@ pub mod gzip;
 pub mod headers;
 pub mod ssi;
 pub mod sub;
-pub(crate) mod type_set;
 pub mod userid;
 pub mod zstd;
 
@@ -247,7 +246,9 @@ impl BodyChanges {
 
 /// Sets the fields that no single filter owns.
 fn finish_head(req: &Request, response: &mut Response) {
-    if response.changes.are_by_coding && req.location.settings.gzip.vary {
+    let changes = &response.changes;
+    let is_told = changes.are_by_coding && req.location.settings.gzip.vary;
+    if is_told || changes.have_stored_encodings {
         let value = Bytes::from_static(b"Accept-Encoding");
         response.fields.push_known(Known::Vary, value);
     }

@@ -31,8 +31,8 @@ use millpond_conf::{ArgError, Args, FromArgs, Template};
 use millpond_system::body::{Body, BodyError, BodyStream, FILE_READ_SIZE, Piece};
 use millpond_wire::header::{Fields, Known};
 
-use super::type_set::TypeSet;
 use crate::request::Request;
+use crate::response::type_set::TypeSet;
 use crate::response::{DIGESTS, RangeRule, Response};
 use crate::settings::level::Closing;
 

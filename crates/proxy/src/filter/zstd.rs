@@ -10,7 +10,7 @@ use millpond_semantics::accept_encoding::Coding;
 
 use super::coding;
 use super::compressor::{Compressor, Level};
-use super::type_set::TypeSet;
+use crate::response::type_set::TypeSet;
 use crate::var::Variable;
 
 /// The largest window that readers of the content coding must have room for, as a power of two

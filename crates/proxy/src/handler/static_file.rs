@@ -25,7 +25,7 @@ use super::open_file::{self, Kind, OpenFile};
 use super::path::{self, FilePath};
 use super::redirect;
 use crate::failure::Failure;
-use crate::filter::coding::{self, CODINGS};
+use crate::filter::coding::CODINGS;
 use crate::filter::gzip;
 use crate::log::request_error;
 use crate::request::Request;
@@ -342,7 +342,7 @@ fn find_coded(
 fn is_taken(req: &Request, coding: Coding) -> bool {
     match coding {
         Coding::Gzip => gzip::is_taken(req, &Fields::new()),
-        Coding::Brotli | Coding::Zstd => coding::quality_of(req, coding) > 0,
+        Coding::Brotli | Coding::Zstd => req.coding_quality(coding) > 0,
     }
 }
 

@@ -29,7 +29,7 @@ use crate::downstream::send::SendPolicy;
 use crate::failure::told::ProxyStatusPolicy;
 use crate::filter::addition::AdditionPolicy;
 use crate::filter::brotli::BrotliPolicy;
-use crate::filter::charset::CharsetPolicy;
+use crate::filter::charset::{Charset, CharsetPolicy};
 use crate::filter::edit_headers::EditPolicy;
 use crate::filter::gunzip::GunzipPolicy;
 use crate::filter::gzip::GzipPolicy;
@@ -198,4 +198,18 @@ pub struct LocationSettings {
     pub gunzip: GunzipPolicy,
     /// Names and passwords.
     pub auth_basic: AuthBasicPolicy,
+}
+
+impl LocationSettings {
+    /// True if a filter changes the text of answers, so that stored encodings are not what clients
+    /// are to get. (A charset that is only named changes no text.)
+    pub fn changes_stored_text(&self) -> bool {
+        let charset = &self.charset;
+        let may_recode = charset.source != Charset::Off || charset.overrides;
+        !self.sub.pairs.is_empty()
+            || self.ssi.enabled
+            || self.addition.before.is_some()
+            || self.addition.after.is_some()
+            || (charset.charset != Charset::Off && may_recode)
+    }
 }

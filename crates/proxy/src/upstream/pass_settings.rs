@@ -40,6 +40,7 @@ use super::next::NextPolicy;
 use super::params::ParamPolicy;
 use super::request::RequestPolicy;
 use super::store::{self, Keeping, StorePolicy, StoreTarget};
+use crate::cache::encodings::EncodingsPolicy;
 use crate::cache::status_header::StatusHeaderPolicy;
 use crate::protocol::Protocol;
 use crate::settings::location::LocationSettings;
@@ -113,6 +114,8 @@ pub struct PassSettings {
     pub ignore: IgnorePolicy,
     /// Fields of answers that are obeyed instead of Cache-Control.
     pub targeted: TargetedPolicy,
+    /// Content codings that answers are kept in.
+    pub encodings: EncodingsPolicy,
     /// Fields that tell clients what the cache did.
     pub status_header: StatusHeaderPolicy,
 }

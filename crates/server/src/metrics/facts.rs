@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use millpond_acme::ordered::Counts;
+use millpond_cache::encoding::EncodingCounts;
 use millpond_cache::zone::{CacheZone, ZonePath};
 use millpond_fleet::Fleets;
 use millpond_fleet::follower::Counts as Taken;
@@ -108,6 +109,7 @@ pub(super) struct ZoneFacts {
     /// Number of purges that were acknowledged, by kind and mode.
     pub(super) purged: Vec<((&'static str, &'static str), u64)>,
     pub(super) statuses: Vec<(&'static str, ZoneStatusCount)>,
+    pub(super) encodings: EncodingCounts,
 }
 
 /// A site in a zone.
@@ -277,6 +279,7 @@ fn read_zones(conf: &Conf, shared: &Shared) -> Vec<ZoneFacts> {
             purges: zone.purges.rule_count() as u64,
             purged: zone.recent_purges.totals(),
             statuses: shared.cache_zones.snapshot(declared.name.as_bytes()),
+            encodings: zone.encodings.counts(),
         })
     });
     zones.collect()

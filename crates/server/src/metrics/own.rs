@@ -4,6 +4,7 @@
 //! one thing and labels for its kinds. Cache statuses are in lower case; `none` is for what no
 //! cache looked at.
 
+use millpond_cache::encoding;
 use millpond_proxy::stats::STATUSES;
 use millpond_proxy::stats::connections::Happened;
 use millpond_proxy::stats::limit::{LimitCount, Outcome};
@@ -272,6 +273,28 @@ pub(super) const METRICS: &[Metric] = &[
     metric("millpond_zone_not_stored_total", Counter, &["zone"], (
         "Fills that were not stored: no room, a full queue, asked for only once.",
         |facts, out| zones(facts, out, |it| it.usage.not_stored))),
+    metric("millpond_zone_encodings_total", Counter, &["zone", "outcome"], (
+        "Encodings of stored answers (`proxy_cache_encodings`) that were `made`; not kept because \
+         they were `not_shorter`, or the store or a newer answer was in the way (`not_stored`); \
+         `failed`; or `refused`, because too many others waited.",
+        |facts, out| facts.zones.iter().for_each(|zone| {
+            let counts = zone.encodings.outcomes;
+            for (outcome, count) in encoding::Outcome::ALL.into_iter().zip(counts) {
+                out.add(&[zone.name(), outcome.word()], count);
+            }
+        }))),
+    metric("millpond_zone_encoding_bytes_total", Counter, &["zone", "of"], (
+        "Bytes of the bodies that encodings were made of (`body`), and of these encodings (`encoding`).",
+        |facts, out| facts.zones.iter().for_each(|zone| {
+            out.add(&[zone.name(), "body"], zone.encodings.bytes_before);
+            out.add(&[zone.name(), "encoding"], zone.encodings.bytes_after);
+        }))),
+    metric("millpond_zone_encoded_responses_total", Counter, &["zone"], (
+        "Answers from a stored encoding.",
+        |facts, out| zones(facts, out, |it| it.encodings.answers))),
+    metric("millpond_zone_encoding_saved_bytes_total", Counter, &["zone"], (
+        "Bytes by which answers from stored encodings were shorter than what they are encodings of.",
+        |facts, out| zones(facts, out, |it| it.encodings.saved_bytes))),
     metric("millpond_zone_disk_written_bytes_total", Counter, &["zone"], (
         "Bytes written to a zone's disks.",
         |facts, out| zones(facts, out, |it| it.usage.written_bytes))),

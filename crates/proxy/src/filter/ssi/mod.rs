@@ -33,8 +33,8 @@ use millpond_conf::ByteSize;
 use millpond_system::body::{Body, BodyError, BodyStream, Piece};
 
 use super::fragment::{Fragment, KeptFragment};
-use super::type_set::TypeSet;
 use crate::request::Request;
+use crate::response::type_set::TypeSet;
 use crate::response::{DIGESTS, RangeRule, Response};
 use crate::settings::{Uses, level::Closing};
 

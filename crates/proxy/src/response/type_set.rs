@@ -10,7 +10,7 @@ use std::sync::Arc;
 use millpond_conf::{ArgError, Args, FromArgs};
 use millpond_wire::header::Known;
 
-use crate::response::{Response, Source};
+use super::{Response, Source};
 
 /// The longest media type that is compared; longer ones are in no list (arbitrary).
 const MAX_TYPE: usize = 128;
