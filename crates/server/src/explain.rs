@@ -353,7 +353,7 @@ fn find_listen(conf: &Conf, port: u16) -> Result<(Arc<Listen>, Address), String>
             .any(|listen| listen.address.port() == port)
     };
     let mut bindings = conf.bindings.iter().filter(has_port);
-    let of_tcp = bindings.clone().find(|binding| !binding.is_quic);
+    let of_tcp = bindings.clone().find(|binding| !binding.is_udp);
     let binding = of_tcp.or_else(|| bindings.next());
     let found = binding.and_then(|binding| {
         let of_port = binding

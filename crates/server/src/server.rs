@@ -497,7 +497,7 @@ impl Server {
     /// Adds the way of packets of QUIC to the sockets of a successor, which reads the same sockets
     /// as we as long as we have connections.
     fn share_packets(&self, mut copies: Vec<OwnedFd>) -> io::Result<Vec<OwnedFd>> {
-        if self.sockets.has_quic() {
+        if self.conf.sockets().iter().any(|it| it.is_quic()) {
             let (ours, theirs) = UnixDatagram::pair()?;
             Directory::join(&self.shared, ours)?;
             copies.push(theirs.into());

@@ -1,9 +1,9 @@
 //! The listening sockets of the process, by address.
 //!
 //! Each TCP address has as many sockets as there are workers (SO_REUSEPORT), so that the kernel
-//! spreads connections and no two workers wait on one socket. So has each UDP address, of QUIC,
-//! whose packets the kernel spreads by the number of the socket that stands in them. A Unix address
-//! has one socket, which all workers share.
+//! spreads connections and no two workers wait on one socket. So has each UDP address: packets of
+//! QUIC are spread by the number of the socket that stands in them, those of sessions by their
+//! client. A Unix address has one socket, which all workers share.
 //!
 //! A reload first opens what is missing ([`Sockets::open`]); only when all of that worked are the
 //! new ones kept and those that are no longer configured closed ([`Sockets::adopt`]).
@@ -24,7 +24,8 @@ use std::sync::Arc;
 
 use millpond_proxy::downstream::listener::{self, PortUse};
 use millpond_proxy::downstream::quic;
-use millpond_proxy::route::listen::Binding;
+use millpond_proxy::route::listen::{Binding, Carries};
+use millpond_stream::packets;
 use millpond_system::address::Address;
 use millpond_system::log::error::{self, Level, os_error};
 use millpond_system::udp;
@@ -63,7 +64,7 @@ pub struct Inherited {
     /// The address that the socket listens on.
     pub address: Address,
     /// True for a socket of UDP.
-    pub is_quic: bool,
+    pub is_udp: bool,
     /// The socket.
     pub fd: OwnedFd,
     /// The owner of its file, if it has one.
@@ -89,7 +90,7 @@ pub struct Sockets {
 #[derive(Debug)]
 struct Bound {
     address: Address,
-    is_quic: bool,
+    is_udp: bool,
     fds: Vec<OwnedFd>,
     /// The owner of its file: whoever bound it.
     file: SocketFiles,
@@ -106,7 +107,7 @@ impl Sockets {
         for new in inherited {
             sockets.add(Bound {
                 address: new.address,
-                is_quic: new.is_quic,
+                is_udp: new.is_udp,
                 fds: vec![new.fd],
                 file: new.file,
             });
@@ -118,11 +119,6 @@ impl Sockets {
     pub fn copies(&self) -> io::Result<Vec<OwnedFd>> {
         let all = self.bound.iter().flat_map(|bound| &bound.fds);
         all.map(OwnedFd::try_clone).collect()
-    }
-
-    /// True if there is a socket of QUIC.
-    pub fn has_quic(&self) -> bool {
-        self.bound.iter().any(|bound| bound.is_quic)
     }
 
     /// Opens what `bindings` need beyond what there is. All errors are returned, and nothing is
@@ -138,7 +134,7 @@ impl Sockets {
             match self.open_address(binding, workers) {
                 Ok(fds) => opened.push(Bound {
                     address: binding.bound.clone(),
-                    is_quic: binding.is_quic,
+                    is_udp: binding.is_udp,
                     fds,
                     file: SocketFiles::Ours,
                 }),
@@ -192,6 +188,9 @@ impl Sockets {
             .partition(is_named);
         self.bound = kept;
         remove_files(&gone, files);
+        let of_quic = bindings.iter().filter(|binding| binding.is_quic());
+        let sockets = of_quic.filter_map(|binding| self.find(binding));
+        sockets.for_each(choose_by_number);
     }
 
     /// Copies of the sockets that the worker of an index accepts from.
@@ -230,15 +229,12 @@ impl Sockets {
 
     /// Adds sockets to those of their address.
     fn add(&mut self, new: Bound) {
-        let is_same = |it: &Bound| it.address == new.address && it.is_quic == new.is_quic;
+        let is_same = |it: &Bound| it.address == new.address && it.is_udp == new.is_udp;
         let known = self.bound.iter().position(is_same);
         let at = known.unwrap_or(self.bound.len());
         match self.bound.get_mut(at) {
             Some(bound) => bound.fds.extend(new.fds),
             None => self.bound.push(new),
-        }
-        if let Some(bound) = self.bound.get(at).filter(|bound| bound.is_quic) {
-            choose_by_number(bound);
         }
     }
 
@@ -246,14 +242,14 @@ impl Sockets {
     fn has_port(&self, binding: &Binding) -> bool {
         let port = binding.bound.port();
         let has_port =
-            |bound: &Bound| bound.address.port() == port && bound.is_quic == binding.is_quic;
+            |bound: &Bound| bound.address.port() == port && bound.is_udp == binding.is_udp;
         port != 0 && self.bound.iter().any(has_port)
     }
 }
 
 impl Bound {
     fn is_of(&self, binding: &Binding) -> bool {
-        self.address == binding.bound && self.is_quic == binding.is_quic
+        self.address == binding.bound && self.is_udp == binding.is_udp
     }
 }
 
@@ -279,10 +275,10 @@ fn mine(fds: &[OwnedFd], index: usize, workers: usize) -> impl Iterator<Item = (
 }
 
 fn bind(binding: &Binding, port_use: PortUse) -> io::Result<OwnedFd> {
-    let bind = if binding.is_quic {
-        quic::bind
-    } else {
-        listener::bind
+    let bind = match (binding.is_udp, binding.carries) {
+        (false, _) => listener::bind,
+        (true, Carries::Requests) => quic::bind,
+        (true, Carries::Sessions) => packets::bind,
     };
     bind(&binding.bound, &binding.options, port_use)
 }
@@ -318,7 +314,6 @@ fn remove_files(sockets: &[Bound], files: SocketFiles) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millpond_proxy::route::listen::Carries;
 
     fn shares(sockets: usize, workers: usize) -> Vec<Vec<usize>> {
         let null = std::fs::File::open("/dev/null").unwrap();
@@ -355,14 +350,14 @@ mod tests {
         let address = Address::Inet(theirs.local_addr().unwrap());
         let binding = Arc::new(Binding {
             bound: address.clone(),
-            is_quic: false,
+            is_udp: false,
             options: Default::default(),
             carries: Carries::Requests,
             listens: Vec::new(),
         });
         let mut sockets = Sockets::inherit(vec![Inherited {
             address,
-            is_quic: false,
+            is_udp: false,
             fd: theirs.into(),
             file: SocketFiles::Shared,
         }]);

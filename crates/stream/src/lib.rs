@@ -1,4 +1,5 @@
-//! `stream {}`: connections of TCP that are passed on as they are, after a look at where they go.
+//! `stream {}`: connections of TCP and sessions of UDP that are passed on as they are, after a look
+//! at where they go.
 //!
 //! ```text
 //! accept ─► PROXY protocol ─► real address ─► limits, set ─► access ─► first bytes ─┐
@@ -22,6 +23,7 @@
 
 pub mod content;
 mod header;
+pub mod packets;
 mod peer;
 mod preread;
 mod relay;

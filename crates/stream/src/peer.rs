@@ -20,13 +20,15 @@ use millpond_proxy::protocol::Protocol;
 use millpond_proxy::request::Request;
 use millpond_proxy::trace::{Attempt, UpstreamTrace};
 use millpond_proxy::upstream::balance::Selection;
-use millpond_proxy::upstream::connect::{ConnectError, Connection, Maker, Source};
+use millpond_proxy::upstream::connect::{ConnectError, Connection, Maker, Source, open_packets};
 use millpond_proxy::upstream::encryption::{Encryption, encrypt};
 use millpond_proxy::upstream::group::Group;
 use millpond_proxy::upstream::next::Tries;
 use millpond_proxy::upstream::peer::Peer;
 use millpond_system::clock::{self, Instant};
+use millpond_system::datagram::DatagramSocket;
 use millpond_system::log::error::Level;
+use millpond_system::quota::Seat;
 use millpond_system::socket::More;
 use millpond_system::transport::Transport;
 
@@ -44,6 +46,16 @@ pub(crate) struct Connected {
     pub(crate) connection: Box<Connection>,
     /// The place among the peer's connections.
     pub(crate) lease: Lease,
+}
+
+/// A socket for packets to and from a peer, for the rest of a session.
+pub(crate) struct Opened {
+    /// The socket.
+    pub(crate) socket: DatagramSocket,
+    /// The place among the peer's sessions.
+    pub(crate) lease: Lease,
+    /// The place among the worker's connections.
+    _seat: Seat,
 }
 
 /// A session's place among a peer's connections, given back with the time that it took.
@@ -101,6 +113,16 @@ impl Lease {
         self.group.connected(&self.peer, took);
     }
 
+    /// The peer.
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Counts that the peer failed after all.
+    pub(crate) fn failed(&self, req: &Request) {
+        note_failed(req, &self.group, &self.peer);
+    }
+
     /// Notes that the peer has sent its first byte.
     pub(crate) fn first_byte(&mut self) {
         if self.first_byte.is_none() {
@@ -136,8 +158,52 @@ pub(crate) async fn connect(
         request_error::failure(req, &failure);
         OUR_FAULT
     })?;
-    let location = Arc::clone(&req.location);
     let source = source(req);
+    let make = async |req: &Request, peer: Arc<Peer>| {
+        let maker = Maker {
+            worker: Rc::clone(req.worker()),
+            group: Arc::clone(group),
+            peer,
+            location: Arc::clone(&req.location),
+            protocol: Protocol::Http,
+            source,
+            encryption: None,
+            is_http2: false,
+        };
+        let connection = Box::pin(maker.make()).await?;
+        match &encryption {
+            None => Ok(connection),
+            Some(by) => Box::pin(encrypted(req, connection, (by, settings))).await,
+        }
+    };
+    let (connection, lease) = try_peers(req, (group, settings), make).await?;
+    Ok(Connected { connection, lease })
+}
+
+/// Opens a socket for the packets of a session to a peer of its group; the error is the session's
+/// status.
+pub(crate) async fn open(
+    req: &mut Request,
+    group: &Arc<Group>,
+    settings: &SessionSettings,
+) -> Result<Opened, u16> {
+    let source = source(req);
+    let make = async |req: &Request, peer: Arc<Peer>| open_packets(req.worker(), &peer, source);
+    let ((socket, seat), lease) = try_peers(req, (group, settings), make).await?;
+    Ok(Opened {
+        socket,
+        lease,
+        _seat: seat,
+    })
+}
+
+/// Reaches a peer by a function, another one while one fails; the error is the session's status.
+async fn try_peers<Reached>(
+    req: &mut Request,
+    (group, settings): (&Arc<Group>, &SessionSettings),
+    make: impl AsyncFn(&Request, Arc<Peer>) -> Result<Reached, ConnectError>,
+) -> Result<(Reached, Lease), u16> {
+    let location = Arc::clone(&req.location);
     let mut selection = Selection::new(group, group.wish(req));
     let mut tries = Tries::new(&location.settings.proxy.next, selection.tries());
     loop {
@@ -148,27 +214,10 @@ pub(crate) async fn connect(
         };
         tries.spend();
         let mut lease = Lease::begin(req, group, Arc::clone(&peer), started);
-        let maker = Maker {
-            worker: Rc::clone(req.worker()),
-            group: Arc::clone(group),
-            peer: Arc::clone(&peer),
-            location: Arc::clone(&location),
-            protocol: Protocol::Http,
-            source,
-            encryption: None,
-            is_http2: false,
-        };
-        let made = match Box::pin(maker.make()).await {
-            Ok(connection) => match &encryption {
-                None => Ok(connection),
-                Some(by) => Box::pin(encrypted(req, connection, (by, settings))).await,
-            },
-            Err(error) => Err(error),
-        };
-        let failure = match made {
-            Ok(connection) => {
+        let failure = match make(req, Arc::clone(&peer)).await {
+            Ok(reached) => {
                 lease.connected();
-                return Ok(Connected { connection, lease });
+                return Ok((reached, lease));
             }
             Err(error) => UpstreamFailure::from(error),
         };

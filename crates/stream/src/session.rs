@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use millpond_proxy::downstream::accepted;
 use millpond_proxy::downstream::carrier::Carrier;
+use millpond_proxy::downstream::connection::Connection as Accepted;
 use millpond_proxy::downstream::encryption;
 use millpond_proxy::downstream::proxy_protocol;
 use millpond_proxy::handler::{access, limit_conn, realip};
@@ -39,11 +40,11 @@ use crate::relay::{End, Flow, Relay, Rules};
 use crate::settings::{SessionPolicy, SessionSettings};
 
 /// The status of a session that went as it should.
-const OK: u16 = 200;
+pub(crate) const OK: u16 = 200;
 /// The status of a session whose client sent what could not be read.
 const BAD_REQUEST: u16 = 400;
 /// The status of a session that something here failed.
-const OUR_FAULT: u16 = 500;
+pub(crate) const OUR_FAULT: u16 = 500;
 
 /// The time that a client has to take the text of `return` (nginx's number).
 const RETURN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -54,7 +55,7 @@ const MOST_BUFFER: u64 = 16 * 1024 * 1024;
 const MOST_PASSES: u8 = 10;
 
 /// The end of a session before its content, or the end of it: a status.
-type Ended = u16;
+pub(crate) type Ended = u16;
 
 /// The outcome of a session's phases.
 enum Outcome {
@@ -65,10 +66,31 @@ enum Outcome {
 }
 
 /// A session that is logged when this is dropped.
-struct Logged {
+pub(crate) struct Logged {
     req: Request,
     /// True for a session that another listener goes on with: it has no line.
     is_handed_over: bool,
+}
+
+impl Logged {
+    /// A session that begins at a listener, under a configuration.
+    pub(crate) fn begin(
+        connection: &Rc<Accepted>,
+        (listen, listener): (&Listen, Listener),
+    ) -> Option<Logged> {
+        let conf = connection.generation.stream.clone()?;
+        let server = Arc::clone(listen.names.default_server());
+        let mut req = Request::without_head(conf, Rc::clone(connection), server);
+        let kind = if listener.is_datagrams { "udp " } else { "" };
+        let peer = &connection.peer;
+        let message = format_args!("{kind}client {peer} connected to {}", listener.address);
+        request_error::write_bare(&req, Level::Info, message);
+        req.notes.put(listener);
+        Some(Logged {
+            req,
+            is_handed_over: false,
+        })
+    }
 }
 
 impl Deref for Logged {
@@ -117,22 +139,13 @@ async fn serve_passed(carrier: Carrier, binding: Arc<Binding>, (member, passes):
     let Some(listen) = binding.listen_for(&carrier.connection.local).cloned() else {
         return;
     };
-    let Some(conf) = carrier.connection.generation.stream.clone() else {
-        return;
-    };
-    let server = Arc::clone(listen.names.default_server());
-    let connection = Rc::clone(&carrier.connection);
-    let mut req = Logged {
-        req: Request::without_head(conf, connection, server),
-        is_handed_over: false,
-    };
-    req.notes.put(Listener {
+    let listener = Listener {
         address: binding.bound.clone(),
         is_datagrams: false,
-    });
-    let peer = &carrier.connection.peer;
-    let message = format_args!("client {peer} connected to {}", binding.bound);
-    request_error::write_bare(&req, Level::Info, message);
+    };
+    let Some(mut req) = Logged::begin(&carrier.connection, (&listen, listener)) else {
+        return;
+    };
     let session = Session {
         carrier,
         listen,
@@ -206,13 +219,7 @@ impl Session {
                 return Err(BAD_REQUEST);
             }
         }
-        realip::start_session(req);
-        limit_conn::run(req).map_err(|refused| refused.status())?;
-        for assignment in &settings.assignments {
-            assignment.run(req);
-        }
-        let access = Box::pin(access::run(req)).await;
-        access.map_err(|refused| refused.status())?;
+        judge(req, &settings).await?;
         if self.listen.is_encrypted {
             Box::pin(self.handshake(req, &settings.session)).await?;
         }
@@ -394,6 +401,18 @@ impl Session {
     }
 }
 
+/// Runs the phases that need nothing of what the client sends.
+pub(crate) async fn judge(req: &mut Request, settings: &SessionSettings) -> Result<(), Ended> {
+    realip::start_session(req);
+    limit_conn::run(req).map_err(|refused| refused.status())?;
+    for assignment in &settings.assignments {
+        assignment.run(req);
+    }
+    let access = Box::pin(access::run(req)).await;
+    access.map_err(|refused| refused.status())?;
+    Ok(())
+}
+
 /// Goes on with another server of the address.
 fn choose_server(req: &mut Request, server: Arc<Server>) {
     req.location = Arc::clone(&server.location);
@@ -401,7 +420,7 @@ fn choose_server(req: &mut Request, server: Arc<Server>) {
 }
 
 /// The settings of a session's server.
-fn settings(server: &Server) -> Result<Arc<SessionSettings>, Ended> {
+pub(crate) fn settings(server: &Server) -> Result<Arc<SessionSettings>, Ended> {
     SessionSettings::of(server).ok_or(OUR_FAULT)
 }
 

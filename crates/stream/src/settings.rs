@@ -1,7 +1,8 @@
 //! `proxy_timeout`, `proxy_buffer_size`, `proxy_half_close`, `proxy_next_upstream`,
 //! `proxy_upload_rate`, `proxy_download_rate`, `proxy_protocol`, `proxy_ssl`, `proxy_ssl_alpn`,
 //! `preread_buffer_size`, `preread_timeout`, `ssl_preread`, `ssl_handshake_timeout`,
-//! `proxy_protocol_timeout`, `tcp_nodelay`: settings of sessions.
+//! `proxy_protocol_timeout`, `tcp_nodelay`, `proxy_requests`, `proxy_responses`: settings of
+//! sessions.
 //!
 //! A server of `stream` keeps them merged in [`SessionSettings`], beside what its block declares;
 //! families that `http` has, too, stand in the settings of its location.
@@ -42,6 +43,16 @@ pub struct ProxyPolicy {
     /// its session.
     #[directive(name = "proxy_buffer_size", default = "16k")]
     pub buffer_size: ByteSize,
+    /// The number of packets of a client that make a session of UDP: the next one begins another;
+    /// 0: all packets of an address and port are one session while it lasts. A session does not end
+    /// before so many have come, or nothing has come for `proxy_timeout`.
+    #[directive(name = "proxy_requests", default = "0")]
+    pub requests: u32,
+    /// The number of packets that a peer answers each packet of a client with: a session of UDP
+    /// ends behind them, and a peer that owes some after `proxy_timeout` has failed. Without the
+    /// line nothing is expected, and a session ends when nothing has come for `proxy_timeout`.
+    #[directive(name = "proxy_responses")]
+    pub responses: Option<u32>,
     /// Keeps the session while one side has closed its own direction: the other side is told of the
     /// end, and may go on sending.
     #[directive(name = "proxy_half_close", default = "off")]

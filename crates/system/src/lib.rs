@@ -25,6 +25,7 @@ pub mod clock;
 pub mod confinement;
 pub mod cookie_time;
 pub mod core_dumps;
+pub mod datagram;
 pub mod heritage;
 pub mod log;
 pub mod network;

@@ -1,9 +1,9 @@
-//! UDP sockets for QUIC: packets in and out by the batch, and the choice of the socket that gets a
-//! packet.
+//! UDP sockets for QUIC and for sessions of packets: packets in and out by the batch, and the
+//! choice of the socket that gets a packet.
 //!
 //! Several sockets share an address (SO_REUSEPORT), one for each worker. The kernel chooses by the
-//! addresses of a packet; a client whose address changes would come to another worker then. So the
-//! group has a program ([`choose_by_number`]) that reads a number in the packet:
+//! addresses of a packet; a client whose address changes would come to another worker then. So a
+//! group of QUIC has a program ([`choose_by_number`]) that reads a number in the packet:
 //!
 //! ```text
 //! byte 0, bit 7 set    a long header: the begin of a connection; chosen by the addresses
@@ -213,14 +213,18 @@ impl UdpSocket {
 /// Hands on the packets that the kernel has joined to a message.
 fn cut(meta: &RecvMeta, message: &[u8], each: &mut impl FnMut(Packet<'_>)) {
     let received = message.get(..meta.len).unwrap_or(message);
-    for bytes in received.chunks(meta.stride.max(1)) {
+    let mut hand_on = |bytes| {
         each(Packet {
             remote: meta.addr,
             local: meta.dst_ip,
             ecn: meta.ecn,
             bytes,
         });
+    };
+    if received.is_empty() {
+        return hand_on(received);
     }
+    received.chunks(meta.stride.max(1)).for_each(hand_on);
 }
 
 #[cfg(test)]

@@ -200,7 +200,7 @@ fn poll_accept(
 }
 
 /// Counts a client that there is no room for, and says so. nginx closes it, too.
-fn refuse(generation: &Generation) {
+pub fn refuse(generation: &Generation) {
     let worker = &generation.worker;
     worker.shared.connections.refuse(worker.index);
     let most = worker.quota.most();

@@ -51,6 +51,8 @@ pub struct Listen {
     pub has_proxy_protocol: bool,
     /// True if connections are encrypted.
     pub is_encrypted: bool,
+    /// True for an address of UDP.
+    pub is_udp: bool,
     /// True if connections come in packets of QUIC, which are always encrypted.
     pub is_quic: bool,
     /// True if a `listen` of the address has the parameter `http2`.
@@ -76,8 +78,8 @@ pub enum Carries {
 pub struct Binding {
     /// The address that is bound.
     pub bound: Address,
-    /// True for a socket of UDP, on which QUIC comes.
-    pub is_quic: bool,
+    /// True for a socket of UDP, on which QUIC or sessions of packets come.
+    pub is_udp: bool,
     /// Options of the socket.
     pub options: ListenOptions,
     /// The use of its connections.
@@ -103,6 +105,11 @@ impl Listen {
 }
 
 impl Binding {
+    /// True if connections of QUIC come on the socket.
+    pub fn is_quic(&self) -> bool {
+        self.is_udp && self.carries == Carries::Requests
+    }
+
     /// True if connections may have to be encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.listens.iter().any(|listen| listen.is_encrypted)

@@ -16,6 +16,7 @@ use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{OffOr, Template};
 use millpond_system::address::Address;
 use millpond_system::clock::{self, Instant};
+use millpond_system::datagram::DatagramSocket;
 use millpond_system::log::error::{Level, os_error};
 use millpond_system::quota::{ROUNDS, Seat, Shortage, Side};
 use millpond_system::reserve::is_shortage_error;
@@ -445,21 +446,53 @@ fn start(
     source: Option<Source>,
 ) -> Result<Socket, ConnectError> {
     let raw = open(address, policy).map_err(ConnectError::Socket)?;
+    connect_to(&raw, address, source)?;
+    Socket::new(raw.into()).map_err(ConnectError::Socket)
+}
+
+/// Begins to connect a socket to an address, from the address that is asked for.
+fn connect_to(
+    raw: &RawSocket,
+    address: &Address,
+    source: Option<Source>,
+) -> Result<(), ConnectError> {
     let at_once = |error| ConnectError::AtOnce(address.clone(), error);
     let to = match address {
         Address::Inet(inet) => {
             if let Some(source) = source {
-                source.bind(&raw)?;
+                source.bind(raw)?;
             }
             SockAddr::from(*inet)
         }
         Address::Unix(path) => SockAddr::unix(path).map_err(at_once)?,
     };
     match raw.connect(&to) {
-        Err(error) if !is_in_progress(&error) => return Err(at_once(error)),
-        _ => {}
+        Err(error) if !is_in_progress(&error) => Err(at_once(error)),
+        _ => Ok(()),
     }
-    Socket::new(raw.into()).map_err(ConnectError::Socket)
+}
+
+/// Opens a socket for packets to and from a peer, with a place among the worker's connections.
+///
+/// # Errors
+/// There is no place or no socket, or the kernel knows no way to the peer.
+pub fn open_packets(
+    worker: &Worker,
+    peer: &Peer,
+    source: Option<Source>,
+) -> Result<(DatagramSocket, Seat), ConnectError> {
+    let Some(seat) = worker.seat_now(Side::Upstream) else {
+        return Err(ConnectError::NoSeat(worker.quota.most()));
+    };
+    let domain = match &peer.address {
+        Address::Inet(inet) => Domain::for_address(*inet),
+        Address::Unix(_) => Domain::UNIX,
+    };
+    let raw = RawSocket::new(domain, Type::DGRAM, None).map_err(ConnectError::Socket)?;
+    raw.set_nonblocking(true).map_err(ConnectError::Socket)?;
+    connect_to(&raw, &peer.address, source)?;
+    let socket = DatagramSocket::new(raw.into()).map_err(ConnectError::Socket)?;
+    Ok((socket, seat))
 }
 
 /// A socket for connections to an address.

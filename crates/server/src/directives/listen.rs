@@ -41,12 +41,14 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "listen",
         contexts: Contexts::STREAM_SERVER,
-        syntax: "address:port | port | unix:path [default_server] [ssl] [proxy_protocol] …",
+        syntax: "address:port | port | unix:path [default_server] [ssl | udp] [proxy_protocol] …",
         is_block: false,
         pass: Pass::First,
         doc: "An address that the server takes sessions on. With `proxy_protocol` they begin with \
-              a header of the PROXY protocol, version 1 or 2.\n\n# Differs from nginx\n\nSessions \
-              of UDP are refused.",
+              a header of the PROXY protocol, version 1 or 2. With `udp` it is an address of UDP: \
+              a session is what comes from one address and port of a client, and the packets of \
+              its peer; the same address without it is another one. Each worker has a socket of \
+              its own there, as `reuseport` says, and all packets of a client come to the same.",
         apply: listen_sessions,
     },
     Row {
@@ -69,6 +71,7 @@ pub(crate) struct ListenArgs {
     is_default: bool,
     has_proxy_protocol: bool,
     is_encrypted: bool,
+    is_udp: bool,
     is_quic: bool,
     has_http2: bool,
     span: Span,
@@ -90,6 +93,9 @@ pub(super) struct Listens(pub(super) Vec<ListenArgs>);
 pub(super) struct Names(pub(super) Vec<ServerName>);
 
 fn listen(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
+    if let Some(word) = statement.args.iter().find(|word| word.text == "udp") {
+        return builder.error(word.span, "invalid parameter \"udp\"");
+    }
     read_listen(builder, statement, draft);
 }
 
@@ -105,7 +111,6 @@ fn listen_sessions(builder: &mut Builder, statement: &Statement, draft: &mut Dra
     }
     for parameter in parameters {
         let message = match parameter.text.as_str() {
-            name @ "udp" => format!("the \"{name}\" parameter of \"listen\" is not supported"),
             name @ ("http2" | "quic" | "spdy" | "default") => {
                 format!("the invalid \"{name}\" parameter")
             }
@@ -113,7 +118,35 @@ fn listen_sessions(builder: &mut Builder, statement: &Statement, draft: &mut Dra
         };
         return builder.error(parameter.span, message);
     }
+    if parameters.iter().any(|parameter| parameter.text == "udp") {
+        if let Some(message) = beside_udp(parameters) {
+            return builder.error(statement.span, message);
+        }
+        if !is_address {
+            let message = "\"udp\" parameter is for addresses of the Internet";
+            return builder.error(statement.span, message);
+        }
+    }
     read_listen(builder, statement, draft);
+}
+
+/// The mistake of what stands beside `udp`, in nginx's words.
+fn beside_udp(parameters: &[Word]) -> Option<String> {
+    const OF_CONNECTIONS: [&str; 7] = [
+        "fastopen",
+        "backlog",
+        "accept_filter",
+        "deferred",
+        "ssl",
+        "so_keepalive",
+        "proxy_protocol",
+    ];
+    let has = |name: &&&str| {
+        let is_it = |word: &Word| word.text.split('=').next() == Some(**name);
+        parameters.iter().any(is_it)
+    };
+    let name = OF_CONNECTIONS.iter().find(has)?;
+    Some(format!("\"{name}\" parameter is incompatible with \"udp\""))
 }
 
 fn read_listen(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
@@ -144,6 +177,7 @@ fn read_listen(builder: &mut Builder, statement: &Statement, draft: &mut Draft) 
         is_default: false,
         has_proxy_protocol: false,
         is_encrypted: false,
+        is_udp: false,
         is_quic: false,
         has_http2: false,
         span: statement.span,
@@ -211,32 +245,10 @@ fn apply_parameter(args: &mut ListenArgs, parameter: &Word) -> Result<(), String
         Some("off") => Ok(false),
         _ => Err(invalid()),
     };
+    if value.is_none() && apply_flag(args, name) {
+        return Ok(());
+    }
     match (name, value) {
-        ("default_server" | "default", None) => {
-            args.is_default = true;
-            return Ok(());
-        }
-        // nginx: it belongs to the address, not to its socket.
-        ("proxy_protocol", None) => {
-            args.has_proxy_protocol = true;
-            return Ok(());
-        }
-        // nginx: so does this.
-        ("ssl", None) => {
-            args.is_encrypted = true;
-            return Ok(());
-        }
-        // And this.
-        ("http2", None) => {
-            args.has_http2 = true;
-            return Ok(());
-        }
-        // QUIC is always encrypted.
-        ("quic", None) => {
-            args.is_quic = true;
-            args.is_encrypted = true;
-            return Ok(());
-        }
         ("bind", None) => {}
         ("reuseport", None) => args.options.reuse_port = true,
         ("backlog", Some(value)) => {
@@ -262,6 +274,25 @@ fn apply_parameter(args: &mut ListenArgs, parameter: &Word) -> Result<(), String
     }
     args.has_options = true;
     Ok(())
+}
+
+/// Applies a parameter that belongs to the address, not to its socket; false for any other.
+fn apply_flag(args: &mut ListenArgs, name: &str) -> bool {
+    match name {
+        "default_server" | "default" => args.is_default = true,
+        "proxy_protocol" => args.has_proxy_protocol = true,
+        "ssl" => args.is_encrypted = true,
+        "http2" => args.has_http2 = true,
+        "udp" => args.is_udp = true,
+        // QUIC is always encrypted.
+        "quic" => {
+            args.is_udp = true;
+            args.is_quic = true;
+            args.is_encrypted = true;
+        }
+        _ => return false,
+    }
+    true
 }
 
 /// `on`, `off`, or how long a connection is idle before the first probe, the time between probes
@@ -451,6 +482,7 @@ pub(crate) fn bindings(
                     is_default: false,
                     has_proxy_protocol: false,
                     is_encrypted: false,
+                    is_udp: false,
                     is_quic: false,
                     has_http2: false,
                     span: server.span,
@@ -459,7 +491,7 @@ pub(crate) fn bindings(
         }
         let mut seen = HashSet::new();
         for args in listens {
-            if !seen.insert((args.address.clone(), args.is_quic)) {
+            if !seen.insert((args.address.clone(), args.is_udp)) {
                 let message = format!("a duplicate listen {}", args.address);
                 cx.diagnostics.push_error(args.span, message);
                 continue;
@@ -478,6 +510,7 @@ pub(crate) fn bindings(
 /// The servers of one address, while they are joined.
 struct Group {
     address: Address,
+    is_udp: bool,
     is_quic: bool,
     options: ListenOptions,
     default: Arc<Server>,
@@ -497,12 +530,13 @@ struct Groups {
 }
 
 fn join(cx: &mut ParseContext, groups: &mut Groups, server: &Arc<Server>, args: &ListenArgs) {
-    let key = (args.address.clone(), args.is_quic);
+    let key = (args.address.clone(), args.is_udp);
     let known = groups.by_address.get(&key);
     let Some(group) = known.and_then(|index| groups.all.get_mut(*index)) else {
         groups.by_address.insert(key, groups.all.len());
         groups.all.push(Group {
             address: args.address.clone(),
+            is_udp: args.is_udp,
             is_quic: args.is_quic,
             options: args.options.clone(),
             default: Arc::clone(server),
@@ -564,6 +598,7 @@ impl Group {
             options: self.options,
             has_proxy_protocol: self.has_proxy_protocol,
             is_encrypted: self.is_encrypted,
+            is_udp: self.is_udp,
             is_quic: self.is_quic,
             has_http2: self.has_http2,
             names,
@@ -575,7 +610,7 @@ impl Group {
 fn bind_wildcards(listens: Vec<Listen>, carries: Carries) -> Vec<Binding> {
     let listens: Vec<Arc<Listen>> = listens.into_iter().map(Arc::new).collect();
     let family =
-        |listen: &Listen, address: &SocketAddr| (address.port(), address.is_ipv4(), listen.is_quic);
+        |listen: &Listen, address: &SocketAddr| (address.port(), address.is_ipv4(), listen.is_udp);
     let mut wildcards = HashMap::new();
     for listen in &listens {
         if let Address::Inet(wild) = &listen.address
@@ -592,7 +627,7 @@ fn bind_wildcards(listens: Vec<Listen>, carries: Carries) -> Vec<Binding> {
             Address::Unix(_) => None,
         };
         let socket = wildcard.unwrap_or(listen);
-        let key = (&socket.address, socket.is_quic);
+        let key = (&socket.address, socket.is_udp);
         let known = by_address.get(&key);
         match known.and_then(|index| bindings.get_mut(*index)) {
             Some(binding) => binding.listens.push(Arc::clone(listen)),
@@ -600,7 +635,7 @@ fn bind_wildcards(listens: Vec<Listen>, carries: Carries) -> Vec<Binding> {
                 by_address.insert(key, bindings.len());
                 bindings.push(Binding {
                     bound: socket.address.clone(),
-                    is_quic: socket.is_quic,
+                    is_udp: socket.is_udp,
                     options: socket.options.clone(),
                     carries,
                     listens: vec![Arc::clone(listen)],

@@ -28,10 +28,6 @@ pub(crate) const REFUSED: &[Refused] = &[
         reason: "the mail proxy is not part of this program",
     },
     Refused {
-        names: "proxy_requests proxy_responses",
-        reason: "the proxy of UDP is not there yet",
-    },
-    Refused {
         names: "proxy_downstream_buffer proxy_upstream_buffer",
         reason: "nginx has \"proxy_buffer_size\" in their place",
     },

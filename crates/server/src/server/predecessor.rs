@@ -50,8 +50,8 @@ impl Predecessor {
                 continue;
             }
             match number.and_then(inherited::any) {
-                Some((address, is_quic, fd)) => sockets.push(Inherited {
-                    is_quic,
+                Some((address, is_udp, fd)) => sockets.push(Inherited {
+                    is_udp,
                     ..of_predecessor(address, fd)
                 }),
                 None => error::process(
@@ -130,7 +130,7 @@ impl Predecessor {
 fn of_predecessor(address: Address, fd: OwnedFd) -> Inherited {
     Inherited {
         address,
-        is_quic: false,
+        is_udp: false,
         fd,
         file: SocketFiles::Ours,
     }

@@ -30,7 +30,7 @@ use millpond_proxy::route::listen::Carries;
 use millpond_proxy::settings::Conf;
 use millpond_proxy::upstream::{keepalive, refresh};
 use millpond_proxy::worker::{Generation, Shared, Worker};
-use millpond_stream::session;
+use millpond_stream::{packets, session};
 use millpond_system::clock;
 use millpond_system::log::error::{self, Level};
 use millpond_system::log::turn;
@@ -203,6 +203,9 @@ impl Thread {
             let generation = Rc::clone(&generation);
             let Listening { fd, binding, .. } = listening;
             match binding.carries {
+                Carries::Sessions if binding.is_udp => {
+                    spawn_local(packets::listen(fd, binding, generation))
+                }
                 Carries::Requests => {
                     spawn_local(accept_loop(fd, binding, generation, accepted::serve))
                 }
@@ -212,10 +215,10 @@ impl Thread {
             }
             .abort_handle()
         };
-        let (packets, listening): (Vec<_>, Vec<_>) =
-            listening.into_iter().partition(|it| it.binding.is_quic);
+        let (of_quic, listening): (Vec<_>, Vec<_>) =
+            listening.into_iter().partition(|it| it.binding.is_quic());
         let mut tasks: Vec<AbortHandle> = listening.into_iter().map(accept).collect();
-        quic::listen(&generation, packets.into_iter().map(socket).collect());
+        quic::listen(&generation, of_quic.into_iter().map(socket).collect());
         if self.worker.index == 0 {
             tasks.extend(refresh::start(&generation.conf));
             tasks.extend(

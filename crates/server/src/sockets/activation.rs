@@ -23,9 +23,9 @@ pub fn take(count: u16) -> Vec<Inherited> {
     let mut sockets = Vec::new();
     for number in (FIRST..).take(usize::from(count)) {
         match inherited::any(number) {
-            Some((address, is_quic, fd)) => sockets.push(Inherited {
+            Some((address, is_udp, fd)) => sockets.push(Inherited {
                 address,
-                is_quic,
+                is_udp,
                 fd,
                 file: SocketFiles::Shared,
             }),
@@ -42,9 +42,9 @@ pub fn take(count: u16) -> Vec<Inherited> {
 pub fn warn_of_unused(sockets: &[Inherited], conf: &Conf) {
     let bindings = conf.sockets();
     let is_used = |socket: &&Inherited| {
-        let (address, is_quic) = (&socket.address, socket.is_quic);
+        let (address, is_udp) = (&socket.address, socket.is_udp);
         let mut bindings = bindings.iter();
-        !bindings.any(|it| it.bound == *address && it.is_quic == is_quic)
+        !bindings.any(|it| it.bound == *address && it.is_udp == is_udp)
     };
     for socket in sockets.iter().filter(is_used) {
         let address = &socket.address;

@@ -1,5 +1,7 @@
-//! `stream {}`: sessions of TCP, passed on as they are. Each scenario runs on nginx, too, where
-//! that is installed, and both must do the same.
+//! `stream {}`: sessions of TCP and of UDP, passed on as they are. Each scenario runs on nginx,
+//! too, where that is installed, and both must do the same.
+
+mod packets;
 
 use anyhow::{Context, Result, ensure};
 use millpond_testkit::{Client, Deadline, Kind, Proxy, ProxyBuilder, binary};
