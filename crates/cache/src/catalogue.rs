@@ -251,6 +251,12 @@ impl CacheZone {
         ranges
     }
 
+    /// True if all slices of a body are stored.
+    pub fn holds_whole(&self, set: SliceSet) -> bool {
+        let count = set.count();
+        count <= SLICES_MAX && self.held_slices(set).count() as u64 == count
+    }
+
     fn held_slices(&self, set: SliceSet) -> impl Iterator<Item = Range<u64>> {
         let count = set.count().min(SLICES_MAX);
         let peeks = self.store.peeks();

@@ -152,6 +152,11 @@ pub trait Exchange {
     fn field(&self, name: &[u8]) -> Vec<&[u8]>;
     /// True if the look-up is to be skipped.
     fn must_bypass(&mut self) -> bool;
+    /// True if only what is stored may answer the request (`cached_only`); asked once nothing fresh
+    /// was found.
+    fn must_be_stored(&mut self) -> bool {
+        false
+    }
     /// True if the answer must not be stored (`proxy_no_cache`); asked once its head is known.
     fn must_not_store(&mut self) -> bool;
     /// True if the request has content that may have made the answer what it is, although its

@@ -17,6 +17,7 @@
 pub mod admit;
 pub mod args;
 pub mod bypass;
+pub mod cached_only;
 pub mod catalogue;
 mod clock;
 pub mod conformance;

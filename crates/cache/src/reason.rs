@@ -28,6 +28,8 @@ pub enum Reason {
     NotModified,
     /// The client wants a stored answer only, and there is none.
     OnlyIfCached,
+    /// Only what is stored may answer the request.
+    CachedOnly,
     /// The origin failed a moment ago.
     RecentFailure,
     /// The request that this one waited for failed.
@@ -117,6 +119,7 @@ impl Reason {
             Reason::OnError => "stale-if-error",
             Reason::NotModified => "not-modified",
             Reason::OnlyIfCached => "only-if-cached",
+            Reason::CachedOnly => "cached-only",
             Reason::RecentFailure => "recent-failure",
             Reason::SharedFailure => "shared-failure",
             Reason::MinUses => "min-uses",
@@ -184,6 +187,7 @@ impl Reason {
             Reason::OnError => "it is stale, and the origin failed",
             Reason::NotModified => "the origin said that it has not changed",
             Reason::OnlyIfCached => "the client wants a stored answer only, and there is none",
+            Reason::CachedOnly => "only what is stored may answer it (cached_only)",
             Reason::RecentFailure => "the origin failed a moment ago",
             Reason::SharedFailure => "the request that it waited for failed",
             Reason::MinUses => "it was not asked for often enough (min_uses, admission)",

@@ -132,7 +132,7 @@ impl Lookup {
     }
 
     pub(crate) fn run<X: Exchange>(self, x: &mut X, walk: &Walk) -> Result<Step<X>, X::Failure> {
-        if self.is_first() && x.must_bypass() {
+        if self.is_first() && x.must_bypass() && !x.must_be_stored() {
             return Ok(bypass(x, walk));
         }
         let looked_up = self.look_up(x, walk);
@@ -289,6 +289,9 @@ impl Lookup {
             x.note(Note::Because(Reason::OnlyIfCached));
             return Err(X::Failure::shared(504));
         }
+        if x.must_be_stored() {
+            return only_stored(x, stale);
+        }
         if !stale.rules.while_updating
             && let Some(status) =
                 walk.zone
@@ -377,12 +380,34 @@ fn not_found<X: Exchange>(x: &mut X, walk: &Walk, key: Key) -> Result<(), X::Fai
         x.note(Note::Because(Reason::OnlyIfCached));
         return Err(X::Failure::shared(504));
     }
+    if x.must_be_stored() {
+        x.note(Note::Because(Reason::CachedOnly));
+        return Err(X::Failure::shared(503));
+    }
     if let Some(status) = walk.zone.remembered_error(&key, &walk.key.text, x.now()) {
         x.note(Note::Because(Reason::RecentFailure));
         x.label(CacheStatus::Hit);
         return Err(X::Failure::shared(status));
     }
     Ok(())
+}
+
+/// Serves a stale entry to a request that may have nothing else, unless the origin forbids that.
+fn only_stored<X: Exchange>(x: &mut X, stale: Stale) -> Result<Step<X>, X::Failure> {
+    let head = &stale.found.head;
+    let is_stale = x.now() > head.valid_until;
+    let is_forbidden = head.bounds.must_validate || (is_stale && head.bounds.never_stale);
+    if is_forbidden || stale.rules.is_unconfirmed {
+        x.note(Note::Because(Reason::CachedOnly));
+        return Err(X::Failure::shared(503));
+    }
+    x.note(Note::Hit(Reason::CachedOnly));
+    let status = if is_stale {
+        CacheStatus::Stale
+    } else {
+        CacheStatus::Hit
+    };
+    Ok(Step::Done(Served::Entry(stale.found, status)))
 }
 
 fn enter(walk: &Walk, key: Key) -> Ticket {

@@ -279,11 +279,11 @@ impl Lifetime {
         }
         let validity = validity(given, fetched, now);
         let verdict = validity.verdict();
-        let until = match verdict {
+        let (until, stale) = match verdict {
             Validity::NotStorable(why) => return Err(NotKept::Refused(why)),
-            Validity::Until(until) => until,
+            Validity::Until(until) => (until, 0),
             Validity::Unset => match configured(given, fetched.status(), now) {
-                Some(until) => until,
+                Some(configured) => configured,
                 // The fields alone forbid it.
                 None if vary(given, fetched).is_none() => return Err(NotKept::Vary),
                 None => return Err(NotKept::NoTime),
@@ -292,8 +292,8 @@ impl Lifetime {
         Ok(Lifetime {
             until,
             is_stated: matches!(verdict, Validity::Until(_)),
-            stale_updating: bounded(validity.stale_updating()),
-            stale_error: bounded(validity.stale_error()),
+            stale_updating: bounded(validity.stale_updating().max(stale)),
+            stale_error: bounded(validity.stale_error().max(stale)),
             initial_age: 0,
             bounds: Bounds::default(),
         })
@@ -319,17 +319,17 @@ impl Lifetime {
         }
         let fresh = renewing_validity(given, fetched, now);
         let stored = stored_validity(given, head, now);
-        let (until, source) = match (fresh.verdict(), stored.verdict()) {
+        let ((until, stale), source) = match (fresh.verdict(), stored.verdict()) {
             (Validity::NotStorable(_), _) => return None,
-            (Validity::Until(until), _) => (until, &fresh),
-            (Validity::Unset, Validity::Until(until)) => (until, &stored),
+            (Validity::Until(until), _) => ((until, 0), &fresh),
+            (Validity::Unset, Validity::Until(until)) => ((until, 0), &stored),
             (Validity::Unset, _) => (configured(given, head.status, now)?, &stored),
         };
         Some(Lifetime {
             until,
             is_stated: false,
-            stale_updating: bounded(source.stale_updating()),
-            stale_error: bounded(source.stale_error()),
+            stale_updating: bounded(source.stale_updating().max(stale)),
+            stale_error: bounded(source.stale_error().max(stale)),
             initial_age: 0,
             bounds: Bounds::default(),
         })
@@ -352,23 +352,26 @@ impl Lifetime {
             has_validator: fields.has_validator,
             sets_cookie: fields.sets_cookie,
         };
-        let configured = given.policies.valid.time_for(status);
+        let configured = given.policies.valid.line_for(status);
         let asked = Asked {
             is_authorized: given.is_authorized,
             forbids_storing: asked.no_store,
             received: now,
             delay,
-            configured: configured.map(|time| time.as_secs()),
+            configured: configured.map(|line| line.time.as_secs()),
         };
         let terms = reuse::terms(&answer, &asked)?;
+        // What the answer states itself is stronger.
+        let counts = configured.filter(|_| !terms.is_stated);
+        let stale = counts.map_or(0, |line| line.stale.as_secs());
         let left = terms.lifetime as i128 - terms.initial_age as i128;
         // Seconds are told whole: the last fresh one is that before the lifetime is over.
         let until = i128::from(now) + left - 1;
         Ok(Lifetime {
             until: until.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64,
             is_stated: terms.is_stated,
-            stale_updating: bounded(terms.while_revalidating),
-            stale_error: bounded(terms.on_error.unwrap_or(0)),
+            stale_updating: bounded(terms.while_revalidating.max(stale)),
+            stale_error: bounded(terms.on_error.unwrap_or(0).max(stale)),
             initial_age: bounded(terms.initial_age),
             bounds: Bounds {
                 must_validate: terms.must_validate,
@@ -467,9 +470,11 @@ fn bounded(seconds: u64) -> u32 {
     u32::try_from(seconds).unwrap_or(u32::MAX)
 }
 
-fn configured(given: &Given<'_>, status: u16, now: i64) -> Option<i64> {
-    let time = given.policies.valid.time_for(status)?;
-    Some(now.saturating_add(i64::try_from(time.as_secs()).unwrap_or(i64::MAX)))
+/// Last second of the configured lifetime, and seconds after it.
+fn configured(given: &Given<'_>, status: u16, now: i64) -> Option<(i64, u64)> {
+    let line = given.policies.valid.line_for(status)?;
+    let time = i64::try_from(line.time.as_secs()).unwrap_or(i64::MAX);
+    Some((now.saturating_add(time), line.stale.as_secs()))
 }
 
 fn validity<F: Fetched>(given: &Given<'_>, fetched: &F, now: i64) -> UpstreamValidity {

@@ -149,6 +149,7 @@ fn valid(statuses: &[u16], seconds: u64) -> ValidTime {
     ValidTime {
         statuses: (!statuses.is_empty()).then(|| statuses.to_vec()),
         time: Duration::from_secs(seconds),
+        stale: Duration::ZERO,
     }
 }
 

@@ -225,6 +225,16 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
         self.any_true(|policy| &policy.bypass)
     }
 
+    fn must_be_stored(&mut self) -> bool {
+        let req = self.req.borrow_mut();
+        if req.location.settings.cached_only.values.is_none() {
+            return false;
+        }
+        let location = Arc::clone(&req.location);
+        let mut values = location.settings.cached_only.values.iter().flatten();
+        values.any(|value| req.is_true(value))
+    }
+
     fn must_not_store(&mut self) -> bool {
         self.is_head_by_rfc() || self.any_true(|policy| &policy.no_cache)
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_cache::catalogue;
+use millpond_cache::exchange::{Exchange, FetchFailure};
 use millpond_cache::fill::Streaming;
 use millpond_cache::fill::pump::Reader;
 use millpond_cache::head::StoredHead;
@@ -220,7 +221,7 @@ impl<'a> Rest<'a> {
 
     /// Answers what was found at once, and goes on with all else.
     fn begin(mut self, begun: Result<step::Begun<Own<'a>>, Failed>) -> Result<Begun<'a>, Failure> {
-        match begun.map_err(|Failed(failure)| failure)? {
+        match begun.map_err(|failed| self.tell_when(failed))? {
             step::Begun::Found(found, status) if found.head.sliced.is_none() => {
                 let mut response = self.answer_with(&found, status);
                 if !loaded::is_begun(self.exchange.request(), &mut response) {
@@ -260,7 +261,7 @@ impl<'a> Rest<'a> {
                 }
             }
             let served = self.walk_on().await;
-            let (found, status) = match served.map_err(|Failed(failure)| failure)? {
+            let (found, status) = match served.map_err(|failed| self.tell_when(failed))? {
                 Served::Entry(found, status) => (found, status),
                 other => return self.answer_unfound(other).await,
             };
@@ -272,6 +273,7 @@ impl<'a> Rest<'a> {
                     None => continue,
                 }
             }
+            self.refuse_parts(&found)?;
             let (req, target) = self.exchange.parts();
             let opened = from_slices(
                 req,
@@ -289,6 +291,28 @@ impl<'a> Rest<'a> {
         }
         let (req, target) = self.exchange.parts();
         pass_on(req, target, &told(&self.walk, self.tries_before)).await
+    }
+
+    /// Refuses an entry in slices that are not all there, where only what is stored may answer.
+    fn refuse_parts(&mut self, found: &FoundEntry) -> Result<(), Failure> {
+        let has_gaps = |set| !self.walk.zone.holds_whole(set);
+        if self.exchange.must_be_stored() && found.head.sliced.is_some_and(has_gaps) {
+            self.exchange.note(Note::Because(Reason::CachedOnly));
+            return Err(self.tell_when(Failed::shared(503)));
+        }
+        Ok(())
+    }
+
+    /// A failure; with Retry-After for a request that may have only what is stored.
+    fn tell_when(&mut self, Failed(failure): Failed) -> Failure {
+        let req = self.exchange.request();
+        let why = req.upstream.borrow().account.reason;
+        if why == Some(Reason::CachedOnly) {
+            let after = req.location.settings.cached_only.retry_after.as_secs();
+            let value = Bytes::from(after.to_string());
+            req.answer_fields.set(Known::RetryAfter, value);
+        }
+        failure
     }
 
     /// Walks to the end, from where the walk has come.

@@ -4,6 +4,7 @@
 //! block around it.
 
 use millpond_cache::args::ArgsPolicy;
+use millpond_cache::cached_only::CachedOnlyPolicy;
 use millpond_cache::site::SitePolicy;
 use millpond_cache::slice::SlicePolicy;
 use millpond_conf::Scope;
@@ -116,6 +117,8 @@ pub struct LocationSettings {
     pub pass_cookie: CookiePolicy,
     /// Slices.
     pub slice: SlicePolicy,
+    /// Requests that only what is stored may answer.
+    pub cached_only: CachedOnlyPolicy,
     /// The site that requests belong to.
     pub cache_site: SitePolicy,
     /// The arguments that tell cached answers apart.
