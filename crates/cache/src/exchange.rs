@@ -66,6 +66,15 @@ pub trait Fetched: 'static {
     fn is_unbuffered(&self) -> bool {
         false
     }
+    /// Seconds for which the answer is fresh yet, where who gave it is a cache that knows, negative
+    /// for a stale one: it is kept as fresh for no longer.
+    fn fresh_left(&self) -> Option<i64> {
+        None
+    }
+    /// True for the answer of another node that keeps it, and of which there is no copy here yet.
+    fn is_left_to_owner(&self) -> bool {
+        false
+    }
     /// All fields, in order.
     fn each_field(&self, each: &mut dyn FnMut(&[u8], &[u8]));
     /// The next bytes of the body; `None` at its end.

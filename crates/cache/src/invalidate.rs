@@ -13,6 +13,9 @@ impl CacheZone {
     /// Removes what is stored under a key, and lets what is being fetched for it be stored by
     /// nobody.
     pub fn invalidate(&self, key: &PrimaryKey) {
+        if self.purges.lag.max_lag().is_some() {
+            self.purges.apart.note_invalidated(&key.text);
+        }
         // First the fills: one that ends in between stores nothing any more.
         self.purges.outdate(&key.text);
         self.store.remove(&key.key);

@@ -162,6 +162,13 @@ impl Lag {
         (max_ms != NO_FLEET).then(|| Duration::from_millis(max_ms))
     }
 
+    /// True if the zone is part of a fleet and has, at a time, all purges of it as far as may be.
+    pub fn is_up_to_date(&self, now_ms: u64) -> bool {
+        let max_ms = self.max_ms.load(Ordering::Acquire);
+        let trust = trust(self.confirmed_ms(), max_ms, now_ms, OnLag::Miss);
+        max_ms != NO_FLEET && trust == Trust::Whole
+    }
+
     /// True if the zone has never been up to date with the log of its fleet, and trusts nothing
     /// until it is.
     pub fn is_catching_up(&self) -> bool {
@@ -212,7 +219,7 @@ mod tests {
         assert_eq!(trust(u64::MAX), Trust::Whole, "there is no fleet");
         assert!(!lag.is_catching_up());
         lag.join(Duration::from_secs(5), OnLag::Miss);
-        assert!(lag.is_catching_up());
+        assert!(lag.is_catching_up() && !lag.is_up_to_date(100_000));
         assert_eq!(trust(100_000), Trust::None);
         assert_eq!(trust(10), Trust::None, "the machine was just booted");
         lag.confirm(100_000);
@@ -220,6 +227,7 @@ mod tests {
         assert!(!lag.is_catching_up());
         assert_eq!(trust(105_000), Trust::Whole);
         assert_eq!(trust(105_001), Trust::None);
+        assert!(lag.is_up_to_date(105_000) && !lag.is_up_to_date(105_001));
         let own = LagPolicy {
             on_lag: Some(OnLag::Serve),
         };

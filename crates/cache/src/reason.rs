@@ -106,6 +106,8 @@ pub enum Reason {
     Superseded,
     /// The zone is being closed.
     ZoneClosed,
+    /// The answer is kept by the node that owns the key, and was asked for here once.
+    OfOwner,
 }
 
 impl Reason {
@@ -158,6 +160,7 @@ impl Reason {
             Reason::Loading => "loading",
             Reason::Superseded => "superseded",
             Reason::ZoneClosed => "zone-closed",
+            Reason::OfOwner => "of-owner",
         }
     }
 
@@ -226,6 +229,7 @@ impl Reason {
             Reason::Loading => "what the zone holds is not known yet: it is being loaded",
             Reason::Superseded => "something took its place while it was stored",
             Reason::ZoneClosed => "the zone is being closed",
+            Reason::OfOwner => "the node that owns its key keeps it (proxy_cache_peers)",
         }
     }
 }

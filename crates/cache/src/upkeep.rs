@@ -46,6 +46,10 @@ impl CacheZone {
             Target::Key(text) => Some(self.has(text)),
             _ => None,
         };
+        // INVARIANT 1 of `apart.rs`.
+        if self.purges.lag.max_lag().is_some() {
+            self.purges.apart.note_purge(target);
+        }
         let order = (mode, Matter::of(target, self.keys()));
         let serial = self.purges.enforce(&self.store, order, now_ms)?;
         self.recent_purges.note(target, mode, (serial, now_ms));
@@ -75,6 +79,7 @@ impl CacheZone {
         for (target, mode) in purges {
             self.recent_purges.note(target, *mode, (serial, now_ms));
             self.forget_errors(target);
+            self.purges.apart.forget(target);
             if let (Target::Key(text), Mode::Hard) = (target, mode) {
                 // As in `purge`: its space need not wait for the sweep.
                 self.store.remove(&self.keys().of(text));

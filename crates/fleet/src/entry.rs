@@ -8,13 +8,17 @@
 //! | 1 | 1 | kind | 0: beat, 1: purge |
 //! | 2 | 16 | run | the process that wrote it |
 //! | 18 | 8 | count | of what the process wrote, or for a beat of its beats |
-//! | 26 | | of a beat | sequence up to which the node has all purges (8), its name (rest) |
+//! | 26 | | of a beat | sequence up to which the node has all purges (8), its name (rest, or up to a
+//! zero byte, behind which it announces itself) |
 //! | 26 | | of a purge | mode (1: hard, 2: soft), target (1), length of the zone's name (2), the
 //! name, then each text behind its length (4) |
 //!
 //! Targets are 1: key, 2: prefix, 3: wildcard, 4: host, 5: site, 6: tags, 7: everything. An entry
 //! is valid if version, kind, mode and target are known, and texts fill it and are as many as the
 //! target has. One that is not valid makes a reader purge everything: somebody acknowledged it.
+//!
+//! An announcement is 1 (its version), the weight (2), the requests of peers that the node has to
+//! do (4), and the address at which peers ask it (rest). One of another version announces nothing.
 //!
 //! The log keeps the newest entry of each subject. So a subject names all that makes a newer entry
 //! stand for an older one: the zone, the mode and the target of a purge, the node of a beat.
@@ -24,6 +28,8 @@ use millpond_cache::purge::{Mode, Target};
 use sha2::{Digest, Sha256};
 
 const VERSION: u8 = 1;
+/// Version of announcements.
+const ANNOUNCED_VERSION: u8 = 1;
 /// Bytes of the digest of a target that its subject has: enough that nobody finds two alike.
 const DIGEST_LEN: usize = 20;
 /// Tags of a purge; as many as a request may name.
@@ -52,6 +58,42 @@ pub struct Beat {
     pub taken: u64,
     /// Name of the node.
     pub node: String,
+    /// Words of the node about itself; none if it owns nothing.
+    pub announced: Option<Announced>,
+}
+
+/// Words of a node that may own keys about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announced {
+    /// Address at which peers ask it, as text.
+    pub address: String,
+    /// Share of the keys, beside the weights of other nodes.
+    pub weight: u16,
+    /// Requests of peers that it has to do.
+    pub load: u32,
+}
+
+impl Announced {
+    fn put(&self, out: &mut BytesMut) {
+        out.put_u8(0);
+        out.put_u8(ANNOUNCED_VERSION);
+        out.put_u16_le(self.weight);
+        out.put_u32_le(self.load);
+        out.put_slice(self.address.as_bytes());
+    }
+
+    fn read(mut rest: Bytes) -> Option<Announced> {
+        if rest.try_get_u8().ok()? != ANNOUNCED_VERSION {
+            return None;
+        }
+        let (weight, load) = (rest.try_get_u16_le().ok()?, rest.try_get_u32_le().ok()?);
+        let address = std::str::from_utf8(&rest).ok()?.to_owned();
+        Some(Announced {
+            address,
+            weight,
+            load,
+        })
+    }
 }
 
 /// A purge.
@@ -81,6 +123,9 @@ impl Entry {
                 out.put_u64_le(beat.count);
                 out.put_u64_le(beat.taken);
                 out.put_slice(beat.node.as_bytes());
+                if let Some(announced) = &beat.announced {
+                    announced.put(&mut out);
+                }
             }
             Entry::Purge(purge) => {
                 out.put_u8(1);
@@ -105,12 +150,15 @@ impl Entry {
         match kind {
             0 => {
                 let taken = rest.try_get_u64_le().ok()?;
-                let node = std::str::from_utf8(&rest).ok()?.to_owned();
+                let end = rest.iter().position(|byte| *byte == 0);
+                let name = rest.split_to(end.unwrap_or(rest.len()));
+                let node = std::str::from_utf8(&name).ok()?.to_owned();
                 Some(Entry::Beat(Beat {
                     run,
                     count,
                     taken,
                     node,
+                    announced: end.and_then(|_| Announced::read(rest.slice(1..))),
                 }))
             }
             1 => Purge::read(run, count, rest).map(Entry::Purge),
@@ -243,9 +291,20 @@ mod tests {
             count: 1,
             taken: u64::MAX,
             node: "edge-1.example".to_owned(),
+            announced: None,
+        };
+        let announced = Announced {
+            address: "[::1]:8080".to_owned(),
+            weight: 700,
+            load: 70_000,
         };
         vec![
-            Entry::Beat(beat),
+            Entry::Beat(beat.clone()),
+            Entry::Beat(Beat {
+                announced: Some(announced),
+                node: "edge-2".to_owned(),
+                ..beat
+            }),
             purge(Mode::Hard, Target::Key(text.clone())),
             purge(Mode::Soft, Target::Prefix(Bytes::new())),
             purge(Mode::Hard, Target::Wildcard(text.clone())),
@@ -318,7 +377,8 @@ mod tests {
         ];
         subjects.extend(others.map(|target| purge(Mode::Hard, target).subject("edge")));
         assert_eq!(subjects[0], "mp.edge.beat.edge-1=2eexample");
-        for subject in &subjects[1..] {
+        assert_eq!(subjects[1], "mp.edge.beat.edge-2");
+        for subject in &subjects[2..] {
             assert!(subject.starts_with("mp.edge.purge.a=2eb."), "{subject}");
             assert_eq!(subject.split('.').count(), 7, "{subject}");
         }

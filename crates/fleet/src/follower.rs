@@ -28,7 +28,7 @@ use bytes::Bytes;
 use millpond_cache::purge::position::Position;
 use millpond_cache::purge::{Mode, Target};
 
-use crate::entry::{Beat, Entry, Purge, Run};
+use crate::entry::{Announced, Beat, Entry, Purge, Run};
 use crate::gap::{Gap, RECORDS_MAX, Start, is_too_long, start};
 use crate::log::{Record, Standing};
 
@@ -65,6 +65,8 @@ pub struct Member {
     pub taken: u64,
     /// Time of the beat by the log's clock, milliseconds since 1970.
     pub at_ms: u64,
+    /// Words of the node about itself.
+    pub announced: Option<Announced>,
 }
 
 /// Counts of what happened, since the process began.
@@ -96,6 +98,8 @@ pub struct Follower<R> {
     /// Numbers of beats that have not come back, with their times.
     beats: VecDeque<(u64, u64)>,
     beat_count: u64,
+    /// Words of this node about itself.
+    announced: Option<Announced>,
     /// Time of the last beat that came back, the end of the log behind it or not.
     heard_ms: u64,
     /// Time of the last beat that came back before an end of the log.
@@ -103,6 +107,8 @@ pub struct Follower<R> {
     /// Sequence of the last end of the log that all zones have taken.
     settled: u64,
     log: Option<[u8; 16]>,
+    /// Time of the newest record that was seen, by the log's clock.
+    newest_ms: u64,
     /// Time for which the log keeps entries.
     retain: Duration,
     members: BTreeMap<String, Member>,
@@ -125,10 +131,12 @@ impl<R: Replica> Follower<R> {
             zones: zones.collect(),
             beats: VecDeque::new(),
             beat_count: 0,
+            announced: None,
             heard_ms: 0,
             confirmed_ms: 0,
             settled: 0,
             log: None,
+            newest_ms: 0,
             retain: Duration::ZERO,
             members: BTreeMap::new(),
             heard: BTreeSet::new(),
@@ -149,7 +157,23 @@ impl<R: Replica> Follower<R> {
             count: self.beat_count,
             taken: self.settled,
             node: self.node.clone(),
+            announced: self.announced.clone(),
         })
+    }
+
+    /// Words of this node about itself, for the beats from here on.
+    pub fn announce(&mut self, announced: Option<Announced>) {
+        self.announced = announced;
+    }
+
+    /// Name of the log that is followed.
+    pub fn log(&self) -> Option<[u8; 16]> {
+        self.log
+    }
+
+    /// Time of the newest record that was seen, by the log's clock, milliseconds since 1970.
+    pub fn newest_ms(&self) -> u64 {
+        self.newest_ms
     }
 
     /// Sequence up to which every purge is in force, itself or one that has replaced it.
@@ -249,6 +273,7 @@ impl<R: Replica> Follower<R> {
         let Some(last) = records.last() else {
             return Ok(());
         };
+        self.newest_ms = last.at_ms;
         let position = Position {
             log,
             sequence: last.sequence,
@@ -305,6 +330,7 @@ impl<R: Replica> Follower<R> {
                 run: beat.run,
                 taken: beat.taken,
                 at_ms: record.at_ms,
+                announced: beat.announced,
             };
             self.heard.insert(beat.node.clone());
             self.members.insert(beat.node, member);

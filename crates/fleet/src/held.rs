@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use crate::follower::Replica;
 
 /// The position with the name of its log mixed with that of the zone, or unmixed.
-fn mixed(position: Position, zone: &[u8]) -> Position {
+pub(crate) fn mixed(position: Position, zone: &[u8]) -> Position {
     let digest = Sha256::digest(zone);
     let mut log = position.log;
     for (byte, other) in log.iter_mut().zip(digest) {

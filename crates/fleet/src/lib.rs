@@ -1,4 +1,4 @@
-//! Fleets: purges that hold on all nodes.
+//! Fleets: purges that hold on all nodes, and members that own keys.
 //!
 //! ```text
 //!   purge ──► in force here, durable ──► entry of the log ──► acknowledged
@@ -27,6 +27,8 @@
 //! - `nats`: the log in NATS JetStream
 //! - `session`: from opening the log until it fails
 //! - `held`: zones of a cache as the machine sees them
+//! - `owner`: the member that a key belongs to
+//! - `peers`: the members that live, and who asks whom
 //! - `view`: knowledge of the fleet, for those who do not follow
 //! - `node`: the threads of one fleet, and the way of purges into its log
 //! - `fleets`: all fleets of a process, over reloads
@@ -39,6 +41,8 @@ mod held;
 pub mod log;
 pub mod nats;
 pub mod node;
+pub mod owner;
+pub mod peers;
 pub mod session;
 pub mod view;
 

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_cache::lag::OnLag;
+use millpond_cache::purge::position::Position;
 use millpond_cache::purge::{Mode, Target};
 use millpond_cache::zone::CacheZone;
 use millpond_store::{Clock, SystemClock};
@@ -35,10 +36,12 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::entry::{Entry, Purge, Run};
-use crate::follower::Follower;
+use crate::follower::{Follower, Member};
 use crate::gap::Gap;
+use crate::held::mixed;
 use crate::log::{FleetLog, LogError};
 use crate::nats::{NatsConf, NatsLog};
+use crate::peers::{LIVE_MS, Peers, PeersConf};
 use crate::session::{Scene, follow};
 use crate::view::{Heard, View};
 
@@ -64,6 +67,8 @@ pub struct FleetConf {
     pub max_lag: Duration,
     /// Use of stored answers while it is.
     pub on_lag: OnLag,
+    /// Place of this node among its peers.
+    pub peers: PeersConf,
 }
 
 impl FleetConf {
@@ -128,6 +133,7 @@ struct Core {
     view: Mutex<View>,
     /// Changes of the view.
     changes: watch::Sender<()>,
+    peers: Arc<Peers>,
     publishing: Arc<Semaphore>,
     purges: AtomicU64,
     acknowledged: AtomicU64,
@@ -172,7 +178,9 @@ impl Node {
         let mut run = Run::default();
         let words = [chance::word(), chance::word()].map(u64::to_le_bytes);
         run.copy_from_slice(words.as_flattened());
+        let peers = Arc::new(Peers::new(&conf.log.node, conf.peers.clone()));
         let core = Arc::new(Core {
+            peers,
             conf,
             zones,
             run,
@@ -234,6 +242,24 @@ impl Node {
     /// Zones that follow.
     pub fn zones(&self) -> &[Arc<CacheZone>] {
         &self.core.zones
+    }
+
+    /// The peers of this node.
+    pub fn peers(&self) -> &Arc<Peers> {
+        &self.core.peers
+    }
+
+    /// Waits until all that the log has up to a position of a zone is in force in it; the position
+    /// that it has come to. None if it is not in time, or of another log.
+    pub async fn reach(
+        &self,
+        zone: &str,
+        wanted: Position,
+        patience: Duration,
+    ) -> Option<Position> {
+        clock::within(patience, self.core.reached(zone, wanted))
+            .await
+            .flatten()
     }
 
     /// Knowledge of the fleet.
@@ -334,6 +360,29 @@ impl Core {
         }
     }
 
+    async fn reached(&self, zone: &str, wanted: Position) -> Option<Position> {
+        let mut changes = self.changes.subscribe();
+        loop {
+            let (log, sequence) = {
+                let view = lock(&self.view);
+                (view.log?, view.taken)
+            };
+            let of_log = Position {
+                log,
+                sequence,
+                at_ms: 0,
+            };
+            let position = mixed(of_log, zone.as_bytes());
+            if position.log != wanted.log {
+                return None;
+            }
+            if position.sequence >= wanted.sequence {
+                return Some(position);
+            }
+            changes.changed().await.ok()?;
+        }
+    }
+
     fn tell_gap(&self, zone: &[u8], gap: Gap) {
         // A zone that has never followed has missed nothing that anybody knows of.
         let level = if gap == Gap::First {
@@ -377,15 +426,26 @@ impl Scene<Arc<CacheZone>> for Listener<'_> {
         }
         // INVARIANT 2 of `view.rs`.
         let at_ms = now_ms();
-        let at = |(name, member)| (name, Heard { member, at_ms });
+        let newest_ms = follower.newest_ms();
+        let at = |(name, member): (String, Member)| {
+            let heard = Heard {
+                was_recent: newest_ms.saturating_sub(member.at_ms) <= LIVE_MS,
+                member,
+                at_ms,
+            };
+            (name, heard)
+        };
         let heard = follower.take_heard().into_iter().map(at);
         let counts = follower.counts();
+        follower.announce(core.peers.announced());
         let mut view = lock(&core.view);
         let is_first_rival = view.counts.rivals == 0 && counts.rivals > 0;
         view.taken = follower.settled();
         view.confirmed_ms = follower.confirmed_ms();
         view.members.extend(heard);
         view.counts = counts;
+        view.log = follower.log();
+        core.peers.hear(view.members.iter());
         let is_open_again = view.trouble.take().is_some();
         drop(view);
         core.changes.send_replace(());
@@ -407,6 +467,7 @@ impl Scene<Arc<CacheZone>> for Listener<'_> {
 /// Follows the log. INVARIANT 2.
 async fn tend(core: &Core) {
     let mut follower = Follower::new(&core.conf.log.node, core.run, core.zones.clone());
+    follower.announce(core.peers.announced());
     loop {
         let known = lock(&core.log).clone();
         let connected = match known {

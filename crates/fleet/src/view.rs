@@ -17,11 +17,15 @@ pub struct Heard {
     pub member: Member,
     /// Time by the clock that zones are confirmed by.
     pub at_ms: u64,
+    /// True if the beat was not old when it was read.
+    pub was_recent: bool,
 }
 
 /// The knowledge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
+    /// Name of the log that is followed.
+    pub log: Option<[u8; 16]>,
     /// Sequence up to which every purge is in force in all zones of this node.
     pub taken: u64,
     /// Time up to which everything that was acknowledged is in force here; 0 for never.
@@ -71,8 +75,10 @@ mod tests {
                 run: [0; 16],
                 taken,
                 at_ms: 1,
+                announced: None,
             },
             at_ms,
+            was_recent: true,
         }
     }
 

@@ -80,6 +80,8 @@ impl Why {
 pub struct Attempt {
     /// The peer's address as configured or resolved; the group's name when none was live.
     pub peer: Arc<str>,
+    /// Node of the fleet that was asked, if the peer is one.
+    pub node: Option<Arc<str>>,
     /// Protocol in which the peer is spoken to.
     pub protocol: Protocol,
     /// True if what it is told is encrypted.

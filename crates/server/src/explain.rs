@@ -229,6 +229,8 @@ pub struct Caching {
     pub no_cache: Vec<ValueInForce>,
     /// Number of requests for the key before an answer is stored.
     pub min_uses: u32,
+    /// True if the node of the fleet that owns the key is asked in place of the origin.
+    pub asks_owner: bool,
     policies: Arc<Policies>,
     rules: Rules,
     is_authorized: bool,
@@ -554,6 +556,7 @@ fn caching(req: &mut Request, target: &Arc<PassTarget>) -> Result<Caching, Strin
         no_cache,
         is_not_stored: exchange.must_not_store(),
         min_uses: cache.policies.admission.min_uses,
+        asks_owner: cache.peers.is_some(),
         policies: Arc::clone(&cache.policies),
         rules: by_rfc::rules(req, target),
         is_authorized: req.field(Known::Authorization).is_some(),

@@ -18,6 +18,7 @@ fn mistakes(block: &str) -> Result<String> {
     let dir = tempfile::tempdir()?;
     std::fs::write(dir.path().join("main.conf"), text)?;
     std::fs::write(dir.path().join("creds"), "x")?;
+    std::fs::write(dir.path().join("secret"), "0123456789abcdef\n")?;
     let output = Command::new(binary(Kind::Millpond).context("no binary")?)
         .args(["-t", "-e", "stderr", "-c", "main.conf", "-p"])
         .arg(dir.path())
@@ -28,6 +29,42 @@ fn mistakes(block: &str) -> Result<String> {
     } else {
         said
     })
+}
+
+#[test]
+fn wrong_lines_about_peers_are_told() -> Result<()> {
+    let inside = |line: &str| format!("fleet edge {{ nats nats://127.0.0.1:4222; {line} }}");
+    for (block, message) in [
+        (
+            inside("node a zone=b;"),
+            "invalid parameter \"zone=b\" in \"node\"",
+        ),
+        (
+            inside("node a address=127.0.0.1;"),
+            "there is no port in it",
+        ),
+        (
+            inside("node a weight=0;"),
+            "invalid weight \"0\", it must be from 1",
+        ),
+        (inside("peer_secret none;"), "open() \""),
+        (
+            inside("peer_secret creds;"),
+            "is too short, at least 16 bytes",
+        ),
+        (
+            inside("") + "proxy_cache_peers owner pool=x;",
+            "it must be \"bound=number\" or \"hedge=time\"",
+        ),
+        (
+            inside("") + "proxy_cache z; proxy_cache_peers owner;",
+            "\"proxy_cache_peers\" needs \"peer_secret\" of fleet \"edge\"",
+        ),
+    ] {
+        let said = mistakes(&block)?;
+        assert!(said.contains(message), "{block}: {said}");
+    }
+    Ok(())
 }
 
 #[test]
@@ -89,6 +126,7 @@ fn wrong_lines_are_told_and_right_ones_pass() -> Result<()> {
     for line in [
         "",
         "node a.example; max_lag 2s; on_lag serve; retain 7d; replicas 5;",
+        "node a.example address=127.0.0.1:80 weight=7; peer_secret secret;",
         "nats_creds creds; nats_ssl_trusted_certificate creds; nats_domain edge;",
     ] {
         assert_eq!(mistakes(&inside(line))?, "", "{line}");

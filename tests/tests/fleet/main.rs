@@ -9,6 +9,7 @@
 mod figures;
 mod kit;
 mod lines;
+mod peers;
 
 use anyhow::{Context, Result};
 use kit::{MAX_LAG, Nats, Node, Relay, WAIT, node, page};

@@ -27,6 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use bytes::Bytes;
 use millpond_store::{Journal, JournalError, Key, Keys, Zone};
 
+use super::apart::Apart;
 use super::gather::{Gather, Order};
 use super::position::Position;
 use super::rule::{Matter, Mode, Rule, is_match};
@@ -415,6 +416,8 @@ pub struct PurgeBook {
     running: Mutex<Fleet>,
     /// Lag behind the log of a fleet.
     pub lag: Lag,
+    /// Removals that other nodes of the fleet may not have.
+    pub apart: Apart,
 }
 
 /// The fills that run.
@@ -460,6 +463,7 @@ impl PurgeBook {
             orders: Gather::default(),
             running: Mutex::default(),
             lag: Lag::default(),
+            apart: Apart::default(),
         }
     }
 

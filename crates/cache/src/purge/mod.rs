@@ -10,6 +10,7 @@
 //! fill that runs. A sweep in the background removes what hard purges are about, makes the heads
 //! stale that soft ones are about, and lets the rules go.
 //!
+//! - `apart`: removals that other nodes of a fleet may not have
 //! - `book`: the rules and the judgement
 //! - `rule`: one rule, in memory and in the journal
 //! - `gather`: writing down together what many threads purge
@@ -23,6 +24,7 @@
 //!    thread finds what was purged, and none will after a crash.
 //! 2. What was asked of the origin after that is not touched by it.
 
+pub mod apart;
 pub(crate) mod book;
 mod gather;
 pub mod position;

@@ -59,7 +59,8 @@ pub(super) fn renew<X: Exchange, F: Fetched>(
         }
         // It is served once more and stays as stale as it is: each waiter must ask for itself.
         (None, Selection::Same) => FillEnd::NotStorable,
-        (Some(life), selection) => {
+        (Some(mut life), selection) => {
+            life.end_with(fetched, now);
             selection.apply(walk, &mut kept);
             kept.serial = lead.serial();
             for head in [&mut shown, &mut kept] {

@@ -39,12 +39,15 @@ pub(crate) fn storable<X: Exchange, F: Fetched>(
 ) -> Result<StoredHead, KeptOut> {
     let now = fetched.came_at().unwrap_or_else(|| x.now());
     let given = Given::of(x, walk);
-    let (life, vary) = may_keep(&given, fetched, now).map_err(|why| match why {
+    let (mut life, vary) = may_keep(&given, fetched, now).map_err(|why| match why {
         NotKept::Rules(_) if given.is_kept_out() => KeptOut::Request(why.into()),
         why => KeptOut::Answer(why.into()),
     })?;
     if fetched.is_unbuffered() {
         return Err(KeptOut::Answer(Reason::Unbuffered));
+    }
+    if fetched.is_left_to_owner() {
+        return Err(KeptOut::Request(Reason::OfOwner));
     }
     if x.must_not_store() {
         return Err(KeptOut::Request(Reason::Excluded));
@@ -64,6 +67,7 @@ pub(crate) fn storable<X: Exchange, F: Fetched>(
     });
     let mut head = StoredHead::new(fetched.status(), fields);
     head.stored_at = now;
+    life.end_with(fetched, now);
     life.apply(&mut head);
     head.last_modified = match fetched.status() {
         200 | 206 => field(fetched, b"last-modified").and_then(|value| given.time(&value, now)),
@@ -379,6 +383,13 @@ impl Lifetime {
                 states_on_error: terms.on_error.is_some(),
             },
         })
+    }
+
+    /// Ends it no later than who gave the answer says.
+    pub(crate) fn end_with<F: Fetched>(&mut self, fetched: &F, now: i64) {
+        if let Some(left) = fetched.fresh_left() {
+            self.until = self.until.min(now.saturating_add(left));
+        }
     }
 
     /// Writes the lifetime into a head.

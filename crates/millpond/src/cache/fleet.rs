@@ -76,14 +76,25 @@ fn lines(fleet: &FleetReport) -> Vec<String> {
             .iter()
             .map(|it| format!("  the log is not followed: {it}")),
     );
+    if fleet.peer_requests.values().any(|count| *count > 0) {
+        let outcomes = fleet.peer_requests.iter();
+        let words: Vec<String> = outcomes
+            .map(|(word, count)| format!("{count} {word}"))
+            .collect();
+        lines.push(format!("  requests between nodes: {}", words.join(", ")));
+    }
     lines.extend(fleet.nodes.iter().map(node));
     lines
 }
 
 fn node(node: &FleetNodeReport) -> String {
     let silent = if node.is_live { "" } else { ", silent" };
+    let owner = match (&node.address, node.weight) {
+        (Some(address), Some(weight)) => format!(", owner at {} (weight {weight})", plain(address)),
+        _ => String::new(),
+    };
     format!(
-        "  {:<24} up to number {}, heard of {} ago{silent}",
+        "  {:<24} up to number {}, heard of {} ago{silent}{owner}",
         plain(&node.name),
         node.taken,
         seconds(node.heard_ms_ago)

@@ -159,6 +159,10 @@ impl Page<'_> {
                 "yes"
             },
         );
+        if caching.asks_owner {
+            let text = "the node of the fleet that owns the key, or the origin";
+            self.line(out, "misses ask", text);
+        }
         if caching.min_uses > 1 {
             let text = format!("from request {} on", caching.min_uses);
             self.line(out, "stored", &text);

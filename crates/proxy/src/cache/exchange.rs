@@ -31,6 +31,7 @@ use millpond_wire::header::Known;
 use millpond_wire::http1::{Method, encode};
 
 use super::groups;
+use super::peers::ask::{self as peers, Given};
 use super::purge;
 use super::site;
 use crate::downstream::body::RequestBody;
@@ -122,11 +123,15 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
             let why = ask.is_for_cache.then(|| ask.why(req.is_background));
             let fill = otel::fill::begin(req, why);
             // A hit fetches nothing, so its future has no room for that.
-            let fetch = Box::pin(exchange::fetch(self.req.borrow_mut(), &self.target, &ask));
+            let fetch = Box::pin(fetch(self.req.borrow_mut(), &self.target, &ask));
             let fetched = fetch.await;
             otel::fill::leave(self.req.borrow_mut());
             match fetched {
-                Ok(fetched) => {
+                Ok(Given {
+                    fetched,
+                    fresh_left,
+                    is_left_to_owner,
+                }) => {
                     fill.iter()
                         .for_each(|fill| fill.answered(fetched.head.status));
                     let (req, protocol) = (self.req.borrow_mut(), self.target.protocol);
@@ -137,6 +142,8 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
                     let rate = buffer::limit_rate(req, protocol);
                     Ok(Origin {
                         fetched,
+                        fresh_left,
+                        is_left_to_owner,
                         is_unbuffered,
                         pace: rate.map(buffer::Pace::new).map(Box::new),
                         fill,
@@ -153,6 +160,21 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
             }
         }
     }
+}
+
+/// Asks the owner of the key, where that is another node, or else the origin.
+async fn fetch(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result<Given, Failure> {
+    if peers::is_due(req, target, ask)
+        && let Some(given) = Box::pin(peers::ask(req, target, ask)).await
+    {
+        return Ok(given);
+    }
+    let fetched = exchange::fetch(req, target, ask).await?;
+    Ok(Given {
+        fetched,
+        fresh_left: None,
+        is_left_to_owner: false,
+    })
 }
 
 impl<'a> PassExchange<&'a mut Request> {
@@ -277,6 +299,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
             if_modified_since: ask.if_modified_since,
             range: ask.range,
             if_range: ask.if_range,
+            peer: None,
             label: ask.label,
         };
         self.fetch_as(ask)
@@ -314,6 +337,10 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
 pub struct Origin {
     /// The answer.
     pub fetched: Box<Fetched>,
+    /// Seconds for which it is fresh yet, where another node has stored it.
+    fresh_left: Option<i64>,
+    /// True if another node keeps it, and this one does not yet.
+    is_left_to_owner: bool,
     /// True if the answer may not be read ahead of the client, and so not be stored.
     is_unbuffered: bool,
     /// Pace at which the answer is read into the cache.
@@ -351,6 +378,14 @@ impl origin::Fetched for Origin {
 
     fn is_unbuffered(&self) -> bool {
         self.is_unbuffered
+    }
+
+    fn fresh_left(&self) -> Option<i64> {
+        self.fresh_left
+    }
+
+    fn is_left_to_owner(&self) -> bool {
+        self.is_left_to_owner
     }
 
     fn each_field(&self, each: &mut dyn FnMut(&[u8], &[u8])) {

@@ -5,15 +5,17 @@
 //! |---|---|
 //! | `nats` | none |
 //! | `nats_creds`, `nats_ssl_trusted_certificate`, `nats_domain` | none |
-//! | `node` | the machine's name |
+//! | `node` | the machine's name, no address |
 //! | `max_lag` | 5s |
 //! | `on_lag` | revalidate |
 //! | `retain` | 30d |
 //! | `replicas` | 3 |
+//! | `peer_secret` | none |
 //!
 //! Reading starts nothing: the threads of a fleet begin when its zones are open. How purges reach
 //! all nodes is the matter of `millpond_fleet`.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +26,10 @@ use millpond_conf::{Contexts, Statement};
 use millpond_fleet::fleets::Plan;
 use millpond_fleet::nats::{NatsConf, check_url};
 use millpond_fleet::node::FleetConf;
+use millpond_fleet::peers::{PeersConf, Secret};
+use millpond_system::address::Address;
 use millpond_system::log::error::os_error;
+use millpond_system::network;
 
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
@@ -38,8 +43,8 @@ pub const ROWS: &[Row] = &[Row {
     name: "fleet",
     contexts: Contexts::HTTP,
     syntax: "name { nats url ...; nats_creds file; nats_ssl_trusted_certificate file; nats_domain \
-             name; node name; max_lag time; on_lag revalidate | miss | serve; retain time; \
-             replicas number; }",
+             name; node name [address=host:port] [weight=number]; max_lag time; on_lag revalidate \
+             | miss | serve; retain time; replicas number; peer_secret file; }",
     is_block: true,
     pass: Pass::First,
     doc: "Servers whose purges hold on all of them: each zone with `fleet=name` \
@@ -48,7 +53,11 @@ pub const ROWS: &[Row] = &[Row {
           `tls://host:port`); `nats_creds` is a file with the credentials, \
           `nats_ssl_trusted_certificate` one with the authorities of the servers' certificates (of \
           the system without it), `nats_domain` the domain of JetStream. `node` is the name of \
-          this server in the fleet, which no other has (the machine's name). A node that was not \
+          this server in the fleet, which no other has (the machine's name). With `address=`, at \
+          which the other nodes reach it, it can own keys (`proxy_cache_peers`), as many as its \
+          `weight` (100, at most 1000) says beside those of the others; `peer_secret` is a file \
+          that all nodes have, with the secret that their requests to each other are signed with. \
+          A node that was not \
           up to date with the log for longer than `max_lag` (5s) does with its stored answers what \
           `on_lag` says: it asks the origin whether they still hold (`revalidate`), asks for all \
           anew (`miss`), or serves them (`serve`); `proxy_cache_on_lag` says otherwise for a \
@@ -68,6 +77,12 @@ const MAX_LAG_MAX: Duration = Duration::from_secs(3600);
 const RETAIN_MIN: Duration = Duration::from_secs(3600);
 /// Bytes of names of fleets and nodes, at most: they stand in the names of streams and subjects.
 const NAME_LEN_MAX: usize = 64;
+/// Weight of a node that says nothing of it.
+const WEIGHT: u16 = 100;
+/// The largest weight (arbitrary).
+const WEIGHT_MAX: u16 = 1000;
+/// Bytes of a secret, at least: what is shorter is guessed.
+const SECRET_LEN_MIN: usize = 16;
 /// Replicas that JetStream has, at most.
 const REPLICAS_MAX: usize = 5;
 
@@ -78,7 +93,8 @@ struct Lines {
     credentials: Option<String>,
     trusted: Option<String>,
     domain: Option<String>,
-    node: Option<String>,
+    node: Option<NodeLine>,
+    peer_secret: Option<String>,
     max_lag: Option<Duration>,
     on_lag: Option<OnLag>,
     retain: Option<Duration>,
@@ -130,7 +146,8 @@ impl Lines {
             "nats_creds" => line.keep(&mut self.credentials, text()?),
             "nats_ssl_trusted_certificate" => line.keep(&mut self.trusted, text()?),
             "nats_domain" => line.keep(&mut self.domain, text()?.filter(|it| is_name(it))),
-            "node" => line.keep(&mut self.node, text()?.filter(|it| is_node(it))),
+            "node" => line.keep(&mut self.node, NodeLine::read(line)?),
+            "peer_secret" => line.keep(&mut self.peer_secret, text()?),
             "max_lag" => {
                 let within = MAX_LAG_MIN..=MAX_LAG_MAX;
                 line.keep(&mut self.max_lag, time(line.word()?, within)?)
@@ -155,10 +172,15 @@ impl Lines {
             .map(|file| read(builder, &file))
             .transpose()?;
         let trusted = self.trusted.map(|file| read(builder, &file)).transpose()?;
-        let node = match self.node {
-            Some(node) => node,
-            None => machine_name(),
+        let secret = match &self.peer_secret {
+            Some(file) => Some(secret(builder, file)?),
+            None => None,
         };
+        let node = self.node.unwrap_or_else(|| NodeLine {
+            name: machine_name(),
+            address: None,
+            weight: WEIGHT,
+        });
         Ok(FleetConf {
             log: NatsConf {
                 fleet: name.to_owned(),
@@ -166,12 +188,17 @@ impl Lines {
                 credentials: credentials.map(|(_, text)| text),
                 trusted_certificate: trusted.map(|(path, _)| path),
                 domain: self.domain,
-                node,
+                node: node.name,
                 replicas: self.replicas.unwrap_or(3),
                 retain: self.retain.unwrap_or(Duration::from_secs(30 * 24 * 3600)),
             },
             max_lag: self.max_lag.unwrap_or(Duration::from_secs(5)),
             on_lag: self.on_lag.unwrap_or_default(),
+            peers: PeersConf {
+                address: node.address,
+                weight: node.weight,
+                secret,
+            },
         })
     }
 }
@@ -201,6 +228,67 @@ fn time(
         }
         _ => Ok(Some(time)),
     }
+}
+
+/// A `node` line.
+struct NodeLine {
+    name: String,
+    address: Option<SocketAddr>,
+    weight: u16,
+}
+
+impl NodeLine {
+    fn read(line: &Line<'_>) -> Result<Option<NodeLine>, String> {
+        let [name, more @ ..] = line.words.as_slice() else {
+            return Err(line.miscounted());
+        };
+        let mut node = NodeLine {
+            name: (*name).to_owned(),
+            address: None,
+            weight: WEIGHT,
+        };
+        for word in more {
+            match word.split_once('=') {
+                Some(("address", text)) => node.address = Some(address(text)?),
+                Some(("weight", text)) => {
+                    let is_possible = |weight: &u16| (1..=WEIGHT_MAX).contains(weight);
+                    node.weight = text.parse().ok().filter(is_possible).ok_or_else(|| {
+                        format!("invalid weight \"{text}\", it must be from 1 to {WEIGHT_MAX}")
+                    })?;
+                }
+                _ => return Err(format!("invalid parameter \"{word}\" in \"node\"")),
+            }
+        }
+        Ok(Some(node).filter(|node| is_node(&node.name)))
+    }
+}
+
+/// The address of a node: other nodes take it as it is.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let wrong = |why: &str| format!("invalid address \"{text}\" of a node: {why}");
+    let found = network::resolve(text, 0).map_err(|why| wrong(&why))?;
+    let inet = found.into_iter().find_map(|address| match address {
+        Address::Inet(address) => Some(address),
+        _ => None,
+    });
+    let address = inet.ok_or_else(|| wrong("it must have a host"))?;
+    if address.port() == 0 {
+        return Err(wrong("there is no port in it"));
+    }
+    Ok(address)
+}
+
+/// Secret of a file, less the end of its line.
+fn secret(builder: &mut Builder, file: &str) -> Result<Secret, String> {
+    let (path, text) = read(builder, file)?;
+    let secret = text.trim();
+    if secret.len() < SECRET_LEN_MIN {
+        let path = path.display();
+        return Err(format!(
+            "the secret in \"{path}\" is too short, at least {SECRET_LEN_MIN} bytes"
+        ));
+    }
+    Ok(Secret::new(secret.as_bytes().to_vec()))
 }
 
 fn is_node(name: &str) -> bool {

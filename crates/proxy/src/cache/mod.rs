@@ -18,6 +18,7 @@ pub(crate) mod leap;
 pub(crate) mod loaded;
 pub(crate) mod open_zones;
 pub mod pass;
+pub mod peers;
 pub(crate) mod post;
 pub mod provenance;
 pub mod purge;

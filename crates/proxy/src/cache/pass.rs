@@ -29,6 +29,7 @@ use super::encodings;
 use super::exchange::{Failed, Origin, PassExchange, clients_range};
 use super::leap;
 use super::loaded;
+use super::peers;
 use super::slice;
 use super::status_header::{self, Told};
 use super::view;
@@ -81,14 +82,22 @@ pub fn begin<'a>(
         );
         Rest::of(PassExchange::new(req, Arc::clone(target)), walk)
     };
-    let may_bypass = &location.settings.pass(target.protocol).bypass.bypass;
-    if may_bypass.is_some() {
-        let key = zone.primary(key(req, target)?);
-        let mut rest = rest(req, key, zone);
-        let mut steps = Steps::of(rest.exchange.request());
-        let note = &mut |step| steps.note(step);
-        let begun = step::begin(&mut rest.exchange, &rest.walk, note);
-        return rest.begin(begun);
+    if cache.has_detours {
+        if let Some(peers) = &cache.peers
+            && peers::answer::is_asked(req)
+        {
+            return Ok(peers::answer::begin(req, target, (peers, zone)));
+        }
+        if location
+            .settings
+            .pass(target.protocol)
+            .bypass
+            .bypass
+            .is_some()
+        {
+            let key = zone.primary(key(req, target)?);
+            return begin_past(rest(req, key, zone));
+        }
     }
     match look(req, (location, target), (cache, &zone))? {
         Look::Fresh(found, why) => {
@@ -119,6 +128,14 @@ pub fn begin<'a>(
             rest.begin(begun)
         }
     }
+}
+
+/// Begins a walk that may skip the look-up.
+fn begin_past(mut rest: Rest<'_>) -> Result<Begun<'_>, Failure> {
+    let mut steps = Steps::of(rest.exchange.request());
+    let note = &mut |step| steps.note(step);
+    let begun = step::begin(&mut rest.exchange, &rest.walk, note);
+    rest.begin(begun)
 }
 
 /// Result of a first look-up.

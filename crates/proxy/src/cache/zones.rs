@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use millpond_cache::fill::lock::LockPolicy;
 use millpond_cache::head::classify;
 use millpond_cache::step::Policies;
 use millpond_cache::zone::{CacheZone, ZonePath, share_memory};
@@ -28,6 +29,7 @@ use millpond_system::log::error::{self, Level};
 pub use millpond_store::most_segments;
 
 use super::open_zones::{Open, ZoneDisks};
+use super::peers::LocationPeers;
 use super::sweep::Sweepers;
 use crate::counters::Number;
 use crate::failure::Failure;
@@ -114,6 +116,8 @@ pub(super) struct ZonesUsed {
     pub(super) by_purges: Vec<(Protocol, String, Span)>,
     /// Fleets that zones name.
     fleets: Vec<(String, Span)>,
+    /// Zones of caches that have peers.
+    by_peers: Vec<(String, Span)>,
 }
 
 /// Makes the caches of a location.
@@ -127,8 +131,36 @@ pub fn close(level: &mut Closing<'_>) {
         let name = String::from_utf8_lossy(used.zone.as_literal()?).into_owned();
         Some((used.protocol, name, used.span))
     });
-    level.builder.of::<ZonesUsed>().by_caches.extend(named);
+    let has_peers = |used: &&LocationCache| settings.pass(used.protocol).peers.peers != OffOr::Off;
+    let with_peers = caches.iter().filter(has_peers).filter_map(|used| {
+        let name = String::from_utf8_lossy(used.zone.as_literal()?).into_owned();
+        Some((name, used.span))
+    });
+    let known = level.builder.of::<ZonesUsed>();
+    known.by_caches.extend(named);
+    known.by_peers.extend(with_peers);
     level.draft.put(caches);
+}
+
+/// Zones of caches with peers must have a fleet whose nodes can be asked.
+fn check_peers(builder: &mut Builder, by_peers: Vec<(String, Span)>) {
+    for (name, span) in by_peers {
+        let declared = builder.of::<Declared>();
+        let Some(zone) = declared.zones.iter().find(|zone| zone.name == name) else {
+            continue;
+        };
+        let mut fleets = declared.fleets.iter();
+        let why = match &zone.fleet {
+            None => format!("\"proxy_cache_peers\" needs \"fleet=\" of zone \"{name}\""),
+            Some(fleet) => match fleets.find(|it| it.name() == fleet) {
+                Some(conf) if conf.peers.secret.is_none() => {
+                    format!("\"proxy_cache_peers\" needs \"peer_secret\" of fleet \"{fleet}\"")
+                }
+                _ => continue,
+            },
+        };
+        builder.error(span, why);
+    }
 }
 
 /// Zones that are named must be declared; each place is reported once.
@@ -141,6 +173,7 @@ pub fn check_uses(builder: &mut Builder) {
             builder.error(span, format!("fleet \"{name}\" is unknown"));
         }
     }
+    check_peers(builder, used.by_peers);
     for (protocol, name, span) in used.by_caches.into_iter().chain(used.by_purges) {
         let mut known = builder.of::<Declared>().zones.iter();
         if !known.any(|zone| zone.name == name) && reported.insert(span) {
@@ -165,6 +198,10 @@ pub struct LocationCache {
     named: OnceLock<Named>,
     /// The policies of the walk.
     pub policies: Arc<Policies>,
+    /// Nodes of the fleet that are asked in place of the origin.
+    pub peers: Option<Arc<LocationPeers>>,
+    /// True if requests may be more than looked up: without the look-up, or by a peer.
+    pub has_detours: bool,
 }
 
 impl LocationCache {
@@ -179,6 +216,8 @@ impl LocationCache {
             zone: zone.value.clone(),
             span: zone.span,
             named: OnceLock::new(),
+            peers: None,
+            has_detours: settings.bypass.bypass.is_some(),
             policies: Arc::new(Policies {
                 valid: settings.valid.clone(),
                 lock: settings.lock.clone(),
@@ -195,6 +234,29 @@ impl LocationCache {
                 lag: settings.lag.clone(),
             }),
         })
+    }
+
+    /// Gives the cache peers.
+    pub(super) fn join(&mut self, peers: LocationPeers) {
+        *self = self.locked();
+        self.peers = Some(Arc::new(peers));
+        self.has_detours = true;
+    }
+
+    /// The same cache, whose requests wait for each other's fills.
+    pub(super) fn locked(&self) -> LocationCache {
+        self.with_lock(|lock| lock.enabled = true)
+    }
+
+    /// The same cache, whose requests do not.
+    pub(super) fn unlocked(&self) -> LocationCache {
+        self.with_lock(|lock| lock.enabled = false)
+    }
+
+    fn with_lock(&self, change: fn(&mut LockPolicy)) -> LocationCache {
+        let mut cache = self.clone();
+        change(&mut Arc::make_mut(&mut cache.policies).lock);
+        cache
     }
 
     /// The zone for a request, which is counted there; `None` when the name's value is empty or

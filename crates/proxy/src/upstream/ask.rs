@@ -3,10 +3,13 @@
 //! The cache asks so: for the whole of what a client wants a part of, for slices that are missing,
 //! or whether what is stored still holds.
 
+use std::rc::Rc;
+
 use bytes::Bytes;
 use millpond_cache::status::CacheStatus;
 use millpond_wire::header::Known;
 
+use crate::cache::peers::ask::PeerAsk;
 use crate::trace::Why;
 
 /// Additions to the client's request that the cache or a slice makes.
@@ -24,6 +27,8 @@ pub struct Ask {
     pub range: Option<Bytes>,
     /// If-Range, of the version that the range is wanted of.
     pub if_range: Option<Bytes>,
+    /// The question is one to a peer that owns the key.
+    pub(crate) peer: Option<Rc<PeerAsk>>,
     /// Label of the request that these additions belong to.
     pub label: Option<CacheStatus>,
 }

@@ -48,6 +48,7 @@ use super::receive::{BodyContext, StderrMessage, UpstreamBody};
 use super::request::{self, OutBody, Prepared};
 use super::send::{Happened, Outgoing};
 use super::store::StoreTarget;
+use crate::cache::peers;
 use crate::downstream::body::{self, Remains};
 use crate::downstream::websocket;
 use crate::failure::{CLIENT_LEFT, Failure, UpstreamFailure, UpstreamKind};
@@ -276,7 +277,10 @@ fn prepare(
     (target, resolved): (&PassTarget, &Resolved),
     ask: &Ask,
 ) -> Result<Prepared, Failure> {
-    let mut prepared = request::prepare(req, target, resolved, ask)?;
+    let mut prepared = match &ask.peer {
+        Some(peer) => peers::ask::encode(req, peer, ask),
+        None => request::prepare(req, target, resolved, ask)?,
+    };
     prepared.encryption = target.encryption(req, resolved)?;
     begin_trace(req, resolved);
     Ok(prepared)
@@ -591,6 +595,7 @@ impl Try<'_> {
                             continue;
                         }
                     };
+                    self.ask.peer.iter().for_each(|peer| peer.lives());
                     Box::pin(hints.pass_on(self.req, self.protocol, interim)).await;
                 }
             }

@@ -237,7 +237,7 @@ fn write_rest(req: &Request, skipped: usize, out: &mut Vec<u8>) {
 }
 
 /// The client's fields that never go on by themselves: those of its connection and framing.
-fn is_hop_by_hop(known: Known) -> bool {
+pub(crate) fn is_hop_by_hop(known: Known) -> bool {
     matches!(
         known,
         Known::Host

@@ -519,6 +519,18 @@ fn unresolved(message: String) -> Failure {
 }
 
 impl PassTarget {
+    /// The target of requests to a node of the fleet.
+    pub(crate) fn of_peer(resolved: Resolved) -> PassTarget {
+        PassTarget {
+            protocol: Protocol::Http,
+            to: To::Fixed(resolved),
+            key: None,
+            location_prefix: Bytes::new(),
+            default_redirect: None,
+            origin: OnceLock::new(),
+        }
+    }
+
     /// True when the URL has variables.
     pub fn has_variables(&self) -> bool {
         matches!(self.to, To::Variable(_))

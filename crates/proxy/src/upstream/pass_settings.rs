@@ -30,6 +30,7 @@ use millpond_conf::{Family, FamilyGroup, OffOr, ParseContext, Span};
 use millpond_system::temp_file::TempFolders;
 use millpond_wire::http1::request::Reading;
 
+use crate::cache::peers::PeersPolicy;
 use crate::cache::purge::form::PurgePolicy;
 
 use super::answer::AnswerPolicy;
@@ -90,6 +91,8 @@ pub struct PassSettings {
     pub disk: DiskPolicy,
     /// Trust in what is stored while purges may be missing.
     pub lag: LagPolicy,
+    /// Nodes of the fleet that are asked in place of the origin.
+    pub peers: PeersPolicy,
     /// Keys that nobody waits for.
     pub hit_for_pass: HitForPassPolicy,
     /// Limit of the variants of a cache key.
@@ -208,6 +211,18 @@ impl LocationSettings {
             Protocol::Uwsgi => &self.uwsgi,
             Protocol::Memcached => &self.memcached,
             Protocol::Grpc => &self.grpc,
+        }
+    }
+
+    /// The settings for upstreams of a protocol, to be changed.
+    pub fn pass_mut(&mut self, protocol: Protocol) -> &mut PassSettings {
+        match protocol {
+            Protocol::Http => &mut self.proxy,
+            Protocol::FastCgi => &mut self.fastcgi,
+            Protocol::Scgi => &mut self.scgi,
+            Protocol::Uwsgi => &mut self.uwsgi,
+            Protocol::Memcached => &mut self.memcached,
+            Protocol::Grpc => &mut self.grpc,
         }
     }
 

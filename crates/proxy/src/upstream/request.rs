@@ -246,7 +246,7 @@ pub(crate) fn is_kept_back(req: &Request, (ask, rules): (&Ask, Conformance), kno
 }
 
 /// The client's conditions, which a fill does not pass on.
-fn is_condition(known: Known) -> bool {
+pub(crate) fn is_condition(known: Known) -> bool {
     matches!(
         known,
         Known::IfModifiedSince

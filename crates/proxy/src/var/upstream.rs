@@ -176,6 +176,17 @@ pub const VARIABLES: &[Variable] = &[
         },
     },
     Variable {
+        name: "upstream_node",
+        doc: "The node of the fleet that was asked in place of the origin (`proxy_cache_peers`), for \
+              each peer; `-` for one of the upstream.",
+        write: |req, out| {
+            each(req, out, |attempt, out| {
+                let name = attempt.node.as_deref().unwrap_or("-");
+                out.extend_from_slice(name.as_bytes());
+            })
+        },
+    },
+    Variable {
         name: "cache_age",
         doc: "How old the answer from the cache was when it was served, in seconds (RFC 9111 §4.2.3).",
         write: |req, out| freshness(req, out, |fresh| fresh.age),

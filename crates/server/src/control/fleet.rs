@@ -3,6 +3,7 @@
 //!
 //! URLs of servers are left out: they may have passwords in them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use millpond_conf::value::Words;
@@ -53,6 +54,8 @@ pub struct FleetReport {
     pub local: u64,
     /// Nodes, by their last signs of life.
     pub nodes: Vec<FleetNodeReport>,
+    /// Requests to the owners of keys, and of other nodes, by their outcomes.
+    pub peer_requests: BTreeMap<String, u64>,
 }
 
 /// A node of a fleet.
@@ -66,6 +69,10 @@ pub struct FleetNodeReport {
     pub heard_ms_ago: u64,
     /// True if that is no longer ago than `max_lag`.
     pub is_live: bool,
+    /// Address at which it is asked for keys that it owns; null if it owns none.
+    pub address: Option<String>,
+    /// Share of the keys that it owns, beside the weights of the others.
+    pub weight: Option<u16>,
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -79,12 +86,15 @@ impl FleetReport {
         let (now_ms, max_lag_ms) = (now_ms(), millis(conf.max_lag));
         let lag_ms = view.lag_ms(now_ms);
         let nodes = view.members.iter().map(|(name, heard)| {
+            let announced = heard.member.announced.as_ref();
             let heard_ms_ago = now_ms.saturating_sub(heard.at_ms);
             FleetNodeReport {
                 name: name.clone(),
                 taken: heard.member.taken,
                 heard_ms_ago,
                 is_live: heard_ms_ago <= max_lag_ms,
+                address: announced.map(|it| it.address.clone()),
+                weight: announced.map(|it| it.weight),
             }
         });
         FleetReport {
@@ -103,6 +113,11 @@ impl FleetReport {
             acknowledged: published.acknowledged,
             local: published.local,
             nodes: nodes.collect(),
+            peer_requests: node
+                .peers()
+                .counts()
+                .map(|(word, count)| (word.to_owned(), count))
+                .into(),
         }
     }
 }

@@ -139,6 +139,8 @@ fn finish(mut builder: Builder) -> (Option<Conf>, ParseContext) {
         return (None, builder.cx);
     }
     let uses: Uses = builder.take();
+    let mut fleets = builder.of::<Declared>().fleets.iter();
+    let has_peers = fleets.any(|fleet| fleet.peers.secret.is_some());
     let uses_any = |names: &[&str]| uses.ssi || names.iter().any(|name| is_used(&builder, name));
     let foreign_sessions = stream
         .as_ref()
@@ -155,7 +157,8 @@ fn finish(mut builder: Builder) -> (Option<Conf>, ParseContext) {
             || uses_family(&builder, "upstream_cookie_"),
         uses_cache_hits: is_used(&builder, "cache_hits"),
         // Pages with commands may name any variable.
-        uses_freshness: uses_any(&["cache_age", "cache_ttl"]),
+        // Peers are told for how long an answer is fresh yet.
+        uses_freshness: has_peers || uses_any(&["cache_age", "cache_ttl"]),
         uses_proxy_host: uses_any(&["proxy_host", "proxy_port"]),
         uses_real_ip: uses.real_ip,
         uses_foreign_sources: uses.foreign_sources || foreign_sessions,

@@ -71,6 +71,7 @@ pub(crate) const HOOKS: Hooks = Hooks {
         handler::realip::close,
         handler::auth_request::close,
         cache::zones::close,
+        cache::peers::close,
         filter::sub::close,
         filter::charset::close,
         otel::policy::close,

@@ -85,6 +85,10 @@ pub(super) struct FleetFacts {
     /// Nodes that live.
     pub(super) live: u64,
     pub(super) counts: Taken,
+    /// Requests between nodes, by their outcomes.
+    pub(super) peers: Vec<(&'static str, u64)>,
+    /// Requests of peers that are being answered.
+    pub(super) answering: u64,
     pub(super) published: Published,
 }
 
@@ -202,6 +206,8 @@ fn read_fleets(shared: &Shared) -> Vec<FleetFacts> {
             is_behind: lag_ms.is_none_or(|lag_ms| lag_ms > max_lag_ms),
             live: view.live_count(now_ms, max_lag_ms) as u64,
             counts: view.counts,
+            peers: node.peers().counts().to_vec(),
+            answering: u64::from(node.peers().load()),
             published: node.published(),
         }
     });

@@ -450,6 +450,20 @@ pub(super) const METRICS: &[Metric] = &[
             out.add(&[&fleet.name, "acknowledged"], fleet.published.acknowledged);
             out.add(&[&fleet.name, "local"], fleet.published.local);
         })),
+    metric("millpond_fleet_peer_requests_total", Counter, &["fleet", "result"], (
+        "Requests between nodes. Of those that this node made in place of one to the origin: the \
+         owner's answer was used (`answered`), it gave no sign of life in time (`slow`), was not \
+         reached (`failed`), or refused (`refused`). Of those that it got: `served`, `rejected` \
+         (another secret, clock, zone or key), or refused because the other node had more of the \
+         log (`behind`).",
+        |facts, out| for fleet in &facts.fleets {
+            for (result, count) in &fleet.peers {
+                out.add(&[&fleet.name, result], *count);
+            }
+        })),
+    metric("millpond_fleet_peer_requests_active", Gauge, &["fleet"], (
+        "Requests of other nodes that this node is answering.",
+        |facts, out| fleets(facts, out, |it| it.answering))),
     metric("millpond_fleet_gaps_total", Counter, &["fleet"], (
         "Number of times that all of a zone was made stale, because it was not known what it had \
          missed.",

@@ -1,0 +1,148 @@
+//! The owner's side: a request of a peer is answered from the cache, or by a fill.
+//!
+//! ```text
+//! field ─► signature ─► zone and key ─► position ─► the cache, as for a client ─► answer, with
+//!            │ 403        │ 421           │ 503        │ 102 if it is to wait      the field
+//! ```
+//!
+//! 1. Nothing is looked up before the position that was asked for is reached.
+//! 2. An answer without the field is one of this server's own (a refusal, a failure): who asked
+//!    does not use it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond_cache::zone::CacheZone;
+use millpond_fleet::Fleets;
+use millpond_fleet::node::{Node, now_ms};
+use millpond_fleet::owner;
+use millpond_fleet::peers::{Owner, PeerResult};
+use millpond_system::clock;
+use millpond_wire::header::{Field, Fields};
+
+use super::LocationPeers;
+use super::ask::host;
+use super::field::{self, Asked, NAME, Target, Told};
+use crate::cache::pass;
+use crate::cache::zones::ZoneOf;
+use crate::failure::Failure;
+use crate::phase::{Begun, Flow};
+use crate::request::Request;
+use crate::upstream::pass::PassTarget;
+
+/// Time for which an asked node waits until it has as much of the log as who asks: less than who
+/// asks waits for a sign of life.
+const REACH_WITHIN: Duration = Duration::from_millis(100);
+
+/// The status of a request that is not signed as it must be.
+const UNSIGNED: u16 = 403;
+/// The status where zone or key are others than who asks means (RFC 9110 §15.5.20).
+const MISDIRECTED: u16 = 421;
+/// The status where the log was not taken far enough.
+const BEHIND: u16 = 503;
+
+/// True for a request that says it comes from a peer.
+pub(in crate::cache) fn is_asked(req: &Request) -> bool {
+    req.head.find(NAME.as_bytes()).is_some()
+}
+
+/// Answers a peer.
+pub(in crate::cache) fn begin<'a>(
+    req: &'a mut Request,
+    target: &Arc<PassTarget>,
+    (peers, zone): (&Arc<LocationPeers>, ZoneOf<'_>),
+) -> Begun<'a> {
+    let (target, peers, zone) = (Arc::clone(target), Arc::clone(peers), zone.into_arc());
+    Begun::waits(req, async move |req| {
+        run(req, (&target, &peers), &zone).await
+    })
+}
+
+async fn run(
+    req: &mut Request,
+    (target, peers): (&Arc<PassTarget>, &LocationPeers),
+    zone: &CacheZone,
+) -> Result<Flow, Failure> {
+    let fleets = req.worker().shared.guests.of::<Fleets>();
+    let Some(node) = fleets.of_zone(&zone.name) else {
+        return Err(Failure::Status(MISDIRECTED));
+    };
+    let (asked, key) = check(req, target, (&node, zone)).inspect_err(|_| {
+        node.peers().count(PeerResult::Rejected);
+    })?;
+    // INVARIANT 1.
+    let reached = node.reach(&zone.name, asked.position, REACH_WITHIN).await;
+    let Some(position) = reached else {
+        node.peers().count(PeerResult::Behind);
+        return Err(Failure::Status(BEHIND));
+    };
+    req.limits.held.push(Box::new(node.peers().begin()));
+    req.location = match node.peers().owner(key, peers.rule.bound, now_ms()) {
+        Owner::Own => Arc::clone(&peers.answering),
+        // INVARIANT 4 of the module.
+        Owner::Peer { .. } => Arc::clone(&peers.answering_alone),
+    };
+    let flow = answer(req, target).await?;
+    let Flow::Respond(mut response) = flow else {
+        return Err(Failure::Status(MISDIRECTED));
+    };
+    let fresh = req.upstream.borrow().freshness.map(|it| it.ttl);
+    let told = Told { position, fresh };
+    field::remove(&mut response.fields);
+    let name = bytes::Bytes::from_static(NAME.as_bytes());
+    response.fields.push(Field::new(name, told.value()));
+    node.peers().count(PeerResult::Served);
+    Ok(Flow::Respond(response))
+}
+
+/// Reads what is asked, with the number of the key, and checks that it is a peer who asks, and for
+/// what is stored here.
+fn check(
+    req: &mut Request,
+    target: &PassTarget,
+    (node, zone): (&Node, &CacheZone),
+) -> Result<(Asked, u64), Failure> {
+    let secret = node.peers().secret();
+    let value = req.head.find(NAME.as_bytes()).unwrap_or_default();
+    let host = host(req);
+    let signed = Target {
+        method: req.method.name().unwrap_or_default().as_bytes(),
+        host: &host,
+        uri: req.unparsed_uri(),
+    };
+    let now_s = clock::now_ms().div_euclid(1000);
+    let verified = secret.and_then(|secret| Asked::verify(value, secret, &signed, now_s));
+    let asked = verified.ok_or(Failure::Status(UNSIGNED))?;
+    let text = pass::key(req, target)?;
+    let is_same = asked.key == field::digest(&text) && asked.zone == zone.name.as_bytes();
+    // Who has the address of another one asks itself, and would wait for itself.
+    let is_own = asked.from == node.conf().log.node.as_bytes();
+    if is_same && !is_own {
+        let key = owner::key(&asked.zone, &text);
+        Ok((asked, key))
+    } else {
+        Err(Failure::Status(MISDIRECTED))
+    }
+}
+
+/// The answer as the twin of the location makes it; who asks hears at once if it takes time.
+async fn answer(req: &mut Request, target: &Arc<PassTarget>) -> Result<Flow, Failure> {
+    let client = Rc::clone(&req.client);
+    let twin = Arc::clone(&req.location);
+    let zone = match twin.cache(target.protocol) {
+        Some(cache) => cache.zone_for(req)?.map(|zone| (cache, zone)),
+        None => None,
+    };
+    let Some((cache, zone)) = zone else {
+        return Err(Failure::Status(MISDIRECTED));
+    };
+    match pass::begin(req, (&twin, target), cache, zone)? {
+        Begun::Done(flow) => Ok(flow),
+        Begun::Waits(rest) => {
+            let timeout = twin.settings.send.timeout;
+            client.inform(102, &Fields::new(), timeout).await;
+            rest.await
+        }
+    }
+}

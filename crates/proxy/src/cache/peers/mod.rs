@@ -1,0 +1,283 @@
+//! `proxy_cache_peers`: a miss is asked of the node of the fleet that owns its key, which asks the
+//! origin once for all nodes.
+//!
+//! - `field`: the field of requests and answers between nodes, with its signature
+//! - `ask`: asking the owner in place of the origin
+//! - `answer`: the owner's side
+//!
+//! A location with peers has two twins, which stand in for it while a request is answered to a
+//! peer, or asked of one:
+//!
+//! | twin | |
+//! |---|---|
+//! | answering | the cache and the upstream of the location, without peers, filters, and rules for what clients see |
+//! | asking | none of the location's words about requests to its upstream |
+//!
+//! 1. The answering twin has no peers, so that what comes from one is never passed to another.
+//! 2. What a peer gets has the fields of the origin, all of them and no others but [`field::NAME`].
+//! 3. Whoever asks falls back to the origin for every reason there is.
+//! 4. A request of a peer waits for no fill that may itself wait for a peer: where a node is asked
+//!    for a key that it does not own, because views differ, it asks the origin beside its own fill.
+//!    Else two nodes would wait for each other.
+
+pub(crate) mod answer;
+pub(crate) mod ask;
+pub(crate) mod field;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond_cache::conformance::Conformance;
+use millpond_cache::ignore::IgnorableField;
+use millpond_conf::value::{ArgError, Args, FromArgs, parse_duration};
+use millpond_conf::{Flags, OffOr, Scope, Span, Template};
+use millpond_wire::header::Known;
+
+use super::zones::LocationCache;
+use crate::handler::ContentHandler;
+use crate::protocol::Protocol;
+use crate::route::location::{LocationKind, LocationTree};
+use crate::settings::Location;
+use crate::settings::level::{Closing, Due};
+use crate::settings::location::LocationSettings;
+use crate::upstream::http::SetHeader;
+use crate::upstream::redirect::RedirectRule;
+
+/// Time in which an owner must have given a sign of life.
+const HEDGE: Duration = Duration::from_millis(200);
+/// The part of its share that a node may have to do, in hundredths.
+const BOUND: u32 = 125;
+/// Bytes of the head of an answer between nodes, beside what the origin's may have.
+const HEAD_EXTRA: u64 = 4096;
+
+/// Choice of who fills.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location, protocols)]
+pub struct PeersPolicy {
+    /// With `owner`, what is missing in the cache, or has to be validated, is asked of the node of
+    /// the fleet that owns its key, and only that node asks the origin; the zone must have
+    /// `fleet=`, and the fleet a `peer_secret`. The other nodes store what they are asked for a
+    /// second time. An owner that gives no sign of life within `hedge` (200ms), or fails, is passed
+    /// by: the origin is asked. A node with more than `bound` (1.25) times its share of requests
+    /// to do is passed over for the next owner. It turns on `proxy_cache_lock`. Owners make the
+    /// cache key by themselves, so that it must not have what belongs to a connection, such as
+    /// `$scheme`. See docs/fleet.md.
+    #[directive(name = "proxy_cache_peers", default = "off")]
+    pub peers: OffOr<PeersRule>,
+}
+
+/// Rule for asking owners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeersRule {
+    /// The part of its share that a node may have to do, in hundredths.
+    pub bound: u32,
+    /// Time in which an owner must have given a sign of life.
+    pub hedge: Duration,
+}
+
+impl FromArgs for PeersRule {
+    const SYNTAX: &'static str = "owner [bound=number] [hedge=time]";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let [first, more @ ..] = args.words else {
+            return Err(ArgError::Count);
+        };
+        if first.text != "owner" {
+            return Err(ArgError::value(0, "it must be \"off\" or \"owner\""));
+        }
+        let mut rule = PeersRule {
+            bound: BOUND,
+            hedge: HEDGE,
+        };
+        for (place, word) in more.iter().enumerate() {
+            let wrong = |why: &'static str| ArgError::value(place + 1, why);
+            match word.text.split_once('=') {
+                Some(("bound", value)) => {
+                    rule.bound = hundredths(value)
+                        .ok_or_else(|| wrong("the bound must be a number from 1 to 100"))?;
+                }
+                Some(("hedge", value)) => {
+                    let time = parse_duration(value).filter(|time| !time.is_zero());
+                    rule.hedge = time.ok_or_else(|| wrong("the hedge must be a time above 0"))?;
+                }
+                _ => return Err(wrong("it must be \"bound=number\" or \"hedge=time\"")),
+            }
+        }
+        Ok(rule)
+    }
+}
+
+/// A number from 1 to 100, in hundredths.
+fn hundredths(text: &str) -> Option<u32> {
+    let is_plain = text.bytes().all(|it| it.is_ascii_digit() || it == b'.');
+    let number: f64 = text.parse().ok().filter(|_| is_plain)?;
+    (1.0..=100.0)
+        .contains(&number)
+        .then(|| (number * 100.0).round() as u32)
+}
+
+/// Peers of a location.
+#[derive(Debug)]
+pub struct LocationPeers {
+    /// The rule.
+    pub(super) rule: PeersRule,
+    /// Stands in for the location while a peer is answered whose key is owned here.
+    answering: Arc<Location>,
+    /// The same for other keys, of which a fill of this node may wait for a peer.
+    answering_alone: Arc<Location>,
+    /// Stands in for the location while a peer is asked.
+    asking: Arc<Location>,
+}
+
+/// Makes the peers of a location's caches.
+pub fn close(level: &mut Closing<'_>) {
+    let Some(mut caches) = level.draft.take::<Vec<LocationCache>>() else {
+        return;
+    };
+    if let Some(ContentHandler::Pass(target)) = level.draft.get() {
+        let (protocol, handler) = (target.protocol, ContentHandler::Pass(Arc::clone(target)));
+        for cache in &mut caches {
+            let peers = level.settings.pass(cache.protocol).peers.peers;
+            if let (OffOr::On(rule), true) = (peers, cache.protocol == protocol) {
+                let peers = LocationPeers {
+                    rule,
+                    answering: Arc::new(answering(level, cache.locked(), handler.clone())),
+                    answering_alone: Arc::new(answering(level, cache.unlocked(), handler.clone())),
+                    asking: Arc::new(asking(level, protocol)),
+                };
+                cache.join(peers);
+            }
+        }
+    }
+    level.draft.put(caches);
+}
+
+/// Settings that a twin has of its location, whatever is asked.
+fn common(level: &mut Closing<'_>) -> LocationSettings {
+    let mut settings = LocationSettings::resolve(&[], &mut level.builder.cx);
+    let own = &*level.settings;
+    settings.body = own.body.clone();
+    settings.send = own.send.clone();
+    settings.keep_alive = own.keep_alive.clone();
+    settings.access_log = own.access_log.clone();
+    settings.error_log = own.error_log.clone();
+    settings.cache_site = own.cache_site.clone();
+    settings
+}
+
+/// INVARIANTS 1 and 2.
+fn answering(level: &mut Closing<'_>, cache: LocationCache, handler: ContentHandler) -> Location {
+    let protocol = cache.protocol;
+    let mut settings = common(level);
+    let own = &*level.settings;
+    *settings.pass_mut(protocol) = own.pass(protocol).clone();
+    settings.proxy.method = own.proxy.method.clone();
+    settings.resolver = own.resolver.clone();
+    settings.cdn_loop = own.cdn_loop.clone();
+    settings.pass_http = own.pass_http.clone();
+    settings.fastcgi_app = own.fastcgi_app.clone();
+    settings.uwsgi_app = own.uwsgi_app.clone();
+    settings.slice = own.slice.clone();
+    settings.cache_args = own.cache_args.clone();
+    settings.upstream_log = own.upstream_log.clone();
+    settings.pass_redirect.rules = vec![RedirectRule::Off];
+    let pass = settings.pass_mut(protocol);
+    pass.answer.hide = Vec::new();
+    pass.answer.pass = SHOWN.map(|known| known.canonical().to_owned()).to_vec();
+    pass.answer.intercept_errors = false;
+    pass.encodings.encodings = OffOr::Off;
+    let fields = pass.ignore.fields.get_or_insert_with(Flags::empty);
+    for field in ORDERS {
+        fields.insert(field);
+    }
+    // The origin is not told of the peer.
+    let nothing = Template::parse(
+        "",
+        level.draft.span.unwrap_or(Span::NONE),
+        &mut level.builder.cx.variables,
+    );
+    settings
+        .pass_http
+        .set_headers
+        .extend(nothing.ok().map(|value| SetHeader {
+            name: field::NAME.to_owned(),
+            value,
+        }));
+    Location {
+        caches: vec![cache],
+        handler: Some(handler),
+        ..twin(level, settings)
+    }
+}
+
+/// Fields of an origin that clients do not see, unless they are told to.
+const SHOWN: [Known; 9] = [
+    Known::Date,
+    Known::Server,
+    Known::XPad,
+    Known::Status,
+    Known::XAccelExpires,
+    Known::XAccelRedirect,
+    Known::XAccelLimitRate,
+    Known::XAccelBuffering,
+    Known::XAccelCharset,
+];
+
+/// Orders of an origin that who asks obeys, and not the owner.
+const ORDERS: [IgnorableField; 3] = [
+    IgnorableField::XAccelRedirect,
+    IgnorableField::XAccelLimitRate,
+    IgnorableField::XAccelCharset,
+];
+
+fn asking(level: &mut Closing<'_>, protocol: Protocol) -> Location {
+    let mut settings = common(level);
+    let own = level.settings.pass(protocol);
+    settings.proxy.buffer = own.buffer.clone();
+    settings.proxy.exchange = own.exchange.clone();
+    settings.proxy.exchange.head_size.0 += HEAD_EXTRA;
+    settings.proxy.request.pass_body = false;
+    settings.proxy.next.tries = 1;
+    // What the origin said has become what the RFC wants at the owner.
+    settings.proxy.conformance.rules = Conformance::Nginx;
+    twin(level, settings)
+}
+
+/// A location with settings, and nothing else.
+fn twin(level: &Closing<'_>, settings: LocationSettings) -> Location {
+    Location {
+        name: level.draft.name.clone().into_bytes().into(),
+        kind: LocationKind::Unnamed,
+        caches: Vec::new(),
+        search: None,
+        changes_text: false,
+        script: crate::rewrite::Script::default(),
+        children: LocationTree::build(Vec::new()),
+        handler: None,
+        status_zone: None,
+        due: Due::default(),
+        try_files: None,
+        otel: None,
+        limit_except: None,
+        is_internal: true,
+        is_server: false,
+        is_limit: false,
+        span: level.draft.span.unwrap_or(Span::NONE),
+        settings,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hundredths;
+
+    #[test]
+    fn bounds_are_plain_numbers_from_one_on() {
+        for (text, expected) in [("1", 100), ("1.25", 125), ("2.5", 250), ("100", 10_000)] {
+            assert_eq!(hundredths(text), Some(expected), "{text}");
+        }
+        for text in ["", "0.5", "101", "nan", "1e1", "-2", "+2", "1.2.3"] {
+            assert_eq!(hundredths(text), None, "{text}");
+        }
+    }
+}
