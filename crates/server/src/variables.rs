@@ -45,6 +45,7 @@ const WORDS: &[&[WordVariable]] = &[
 const COMPOSED: &[&[ComposedVariable]] = &[
     handler::path::VARIABLES,
     handler::secure_link::VARIABLES,
+    handler::secure_link_hmac::VARIABLES,
     cache::site::VARIABLES,
     filter::userid::COMPOSED,
 ];

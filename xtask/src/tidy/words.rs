@@ -42,6 +42,8 @@ const DISKS: &[&str] = &[
     "crates/conf/src/load.rs",
     "crates/millpond/src/",
     "crates/proxy/src/handler/",
+    // Databases of addresses.
+    "crates/proxy/src/map/geoip2/database.rs",
     "crates/system/src/log/",
     "crates/proxy/src/downstream/listener.rs",
     "crates/server/src/pid.rs",

@@ -32,6 +32,7 @@ pub mod realip;
 pub(crate) mod redirect;
 pub mod referer;
 pub mod secure_link;
+pub mod secure_link_hmac;
 pub(crate) mod special;
 pub(crate) mod static_file;
 pub mod stub_status;

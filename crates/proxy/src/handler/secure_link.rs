@@ -27,8 +27,6 @@ use crate::var::ComposedVariable;
 
 /// Bytes of a digest.
 const DIGEST: usize = 16;
-/// The longest form of one in Base64.
-const DIGEST_TEXT_MAX: usize = 24;
 
 /// The directives as they are written.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -207,7 +205,12 @@ fn write_digest(req: &mut Request, (link, md5): (&Template, &Template), out: &mu
 
 /// A digest in Base64 as it is for URLs, padded or not.
 fn decode(text: &[u8]) -> Option<[u8; DIGEST]> {
-    if text.len() > DIGEST_TEXT_MAX {
+    decode_of_url(text, DIGEST)?.try_into().ok()
+}
+
+/// Bytes, as many as `len`, in Base64 as it is for URLs, padded or not.
+pub(super) fn decode_of_url(text: &[u8], len: usize) -> Option<Vec<u8>> {
+    if text.len() > len.div_ceil(3) * 4 {
         return None;
     }
     let ordinary = text.iter().map(|byte| match byte {
@@ -217,7 +220,7 @@ fn decode(text: &[u8]) -> Option<[u8; DIGEST]> {
         other => Some(*other),
     });
     let ordinary: Vec<u8> = ordinary.collect::<Option<_>>()?;
-    base64::decode(&ordinary)?.try_into().ok()
+    base64::decode(&ordinary).filter(|bytes| bytes.len() == len)
 }
 
 fn write_path(req: &Request, secret: &str, out: &mut Vec<u8>) -> bool {
@@ -249,7 +252,7 @@ fn signed<'a>(uri: &'a [u8], secret: &str) -> Option<&'a [u8]> {
 }
 
 /// True if the two are the same; the time taken does not tell where they differ.
-fn is_same(one: &[u8], other: &[u8]) -> bool {
+pub(super) fn is_same(one: &[u8], other: &[u8]) -> bool {
     let differing = one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b));
     one.len() == other.len() && differing == 0
 }

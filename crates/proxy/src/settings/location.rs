@@ -58,6 +58,7 @@ use crate::handler::realip::RealIpPolicy;
 use crate::handler::redirect::RedirectPolicy;
 use crate::handler::referer::RefererPolicy;
 use crate::handler::secure_link::SecureLinkPolicy;
+use crate::handler::secure_link_hmac::SecureLinkHmacPolicy;
 use crate::handler::static_file::StaticPolicy;
 use crate::log::access::AccessLogPolicy;
 use crate::log::upstream::UpstreamLogPolicy;
@@ -185,6 +186,8 @@ pub struct LocationSettings {
     pub referer: RefererPolicy,
     /// The way in which links are signed.
     pub secure_link: SecureLinkPolicy,
+    /// The way in which links are signed with a key.
+    pub secure_link_hmac: SecureLinkHmacPolicy,
     /// The client's address behind proxies.
     pub real_ip: RealIpPolicy,
     /// The limits of requests a second.

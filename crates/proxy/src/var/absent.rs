@@ -48,7 +48,8 @@ pub const REFUSED: &[Absent] = &[
                 geoip_city_continent_code geoip_city_country_code geoip_city_country_code3 \
                 geoip_city_country_name geoip_region geoip_region_name geoip_city \
                 geoip_postal_code geoip_latitude geoip_longitude geoip_dma_code geoip_area_code",
-        reason: "GeoIP databases are not supported; use \"geo\" or \"map\"",
+        reason: "databases of the first GeoIP are not read; \"geoip2\" defines such variables from an \
+                 .mmdb file",
     },
 ];
 

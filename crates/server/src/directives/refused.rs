@@ -57,7 +57,8 @@ pub(crate) const REFUSED: &[Refused] = &[
     },
     Refused {
         names: "geoip_country geoip_org geoip_city geoip_proxy geoip_proxy_recursive",
-        reason: "GeoIP databases are not supported; use \"geo\" or \"map\"",
+        reason: "databases of the first GeoIP, which nobody makes any more, are not read; \"geoip2\" \
+                 reads .mmdb files, and \"geoip2_proxy\" names proxies",
     },
     Refused {
         names: "dav_methods dav_access create_full_put_path min_delete_depth",

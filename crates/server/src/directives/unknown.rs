@@ -75,11 +75,6 @@ pub(crate) const MODULES: &[Module] = &[
         "\"status_zone\", \"metrics\", \"api\" and \"dashboard\" show traffic",
     ),
     row(
-        "ngx_http_geoip2_module",
-        "geoip2 geoip2_*",
-        "\"geo\" maps addresses to values",
-    ),
-    row(
         "ngx_pagespeed",
         "pagespeed pagespeed_*",
         "\"gzip\", \"brotli\" and \"expires\" are the part of it that a proxy can do",
@@ -260,11 +255,6 @@ pub(crate) const MODULES: &[Module] = &[
         "\"split_clients\" and \"hash\" choose among upstreams",
     ),
     row(
-        "ngx_http_hmac_secure_link_module",
-        "secure_link_hmac secure_link_hmac_*",
-        "\"secure_link\" and \"secure_link_md5\" check signed links",
-    ),
-    row(
         "ngx_http_proxy_connect_module",
         "proxy_connect proxy_connect_allow proxy_connect_address proxy_connect_bind \
          proxy_connect_response proxy_connect_send_timeout",
@@ -420,7 +410,6 @@ mod tests {
             ("lua_shared_dict", "lua-nginx-module (OpenResty)"),
             ("js_import", "njs"),
             ("vhost_traffic_status_zone", "nginx-module-vts"),
-            ("geoip2", "ngx_http_geoip2_module"),
             ("pagespeed", "ngx_pagespeed"),
             ("modsecurity_rules_file", "ModSecurity-nginx"),
             ("srcache_fetch", "srcache-nginx-module"),
