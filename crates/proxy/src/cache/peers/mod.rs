@@ -179,6 +179,7 @@ fn answering(level: &mut Closing<'_>, cache: LocationCache, handler: ContentHand
     settings.uwsgi_app = own.uwsgi_app.clone();
     settings.slice = own.slice.clone();
     settings.cache_args = own.cache_args.clone();
+    settings.cached_only = own.cached_only.clone();
     settings.upstream_log = own.upstream_log.clone();
     settings.pass_redirect.rules = vec![RedirectRule::Off];
     let pass = settings.pass_mut(protocol);
