@@ -60,7 +60,8 @@ const USAGE: &str = "usage: cargo xtask TASK
                          MILLPOND_BIN), as a table; needs nginx, wrk and taskset. NAME is table
                          (hot hits, as without it), misses, waiters, idle, all (of these),
                          haproxy (against HAProxy's cache) or sites (counted by site or not);
-                         --help lists the options
+                         --help lists the options; eviction is store-bench replay: which entries
+                         stay, against other policies and the optimum
   store-bench [NAME [ARG...]]
                          a figure of the store against its bound; without a name, the list of them
   hit-cost               instructions and system calls of a hot hit, inside valgrind, held

@@ -10,6 +10,7 @@
 //! | `all` | these four and bodies that are stored, as one table |
 //! | `haproxy` | hot hits against those of HAProxy's cache in memory |
 //! | `sites` | Millpond against itself, counting by site or not |
+//! | `eviction` | what the store keeps, against other policies: `store-bench replay` |
 //!
 //! The tables are Markdown on the standard output; what is going on is told on the other one.
 //!
@@ -42,7 +43,7 @@ use anyhow::Result;
 use self::line::Line;
 use self::options::{Name, Options};
 use crate::machine;
-use crate::store_bench::stored;
+use crate::store_bench::{self, stored};
 use crate::tally::Tally;
 
 /// Bytes stored, as a row of the table of all: nginx's CPU time over Millpond's, at least.
@@ -50,6 +51,11 @@ const STORED_BOUND: f64 = 1.3;
 
 /// Runs the benchmark that the arguments name.
 pub(crate) fn run(args: &[String]) -> Result<Tally> {
+    if let Some((name, rest)) = args.split_first()
+        && name == "eviction"
+    {
+        return store_bench::run(&store_bench::with("replay", rest));
+    }
     let options = Options::of_bench(args);
     if options.name == Name::Sites {
         return sites::run(&options);

@@ -103,7 +103,7 @@ const BENCHES: &[Bench] = &[
 ];
 
 /// Arguments behind a first one.
-fn with(first: &str, rest: &[String]) -> Vec<String> {
+pub(crate) fn with(first: &str, rest: &[String]) -> Vec<String> {
     let first = std::iter::once(first.to_string());
     first.chain(rest.iter().cloned()).collect()
 }

@@ -5,18 +5,22 @@
 //!
 //! It fails when the store's write amplification is above 1.2.
 
+mod belady;
 mod hollow;
 mod policy;
 mod random;
 mod store;
+mod tiny_lfu;
 mod workload;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use belady::Belady;
 use millpond_store::Admission;
 use policy::{Lfu, Lru, Policy, S3Fifo};
 use store::Store;
+use tiny_lfu::TinyLfu;
 use workload::{Request, WORKLOADS, Workload};
 
 /// Bytes written for each byte that was new.
@@ -92,7 +96,7 @@ fn replay(workload: &Workload, options: &Options) -> bool {
             continue;
         }
         let is_wanted = |name: &str| options.policy.as_deref().is_none_or(|only| only == name);
-        for policy in policies(*size) {
+        for policy in policies(*size, &requests) {
             if is_wanted(&policy.name()) {
                 run(policy, *size, &requests);
             }
@@ -108,12 +112,14 @@ fn replay(workload: &Workload, options: &Options) -> bool {
     is_within
 }
 
-fn policies(size: u64) -> Vec<Box<dyn Policy>> {
+fn policies(size: u64, requests: &[Request]) -> Vec<Box<dyn Policy>> {
     vec![
         Box::new(S3Fifo::fifo(size)),
         Box::new(Lru::new(size)),
         Box::new(Lfu::new(size)),
         Box::new(S3Fifo::new(size)),
+        Box::new(TinyLfu::new(size, requests)),
+        Box::new(Belady::new(size, requests)),
         Box::new(Lru::nginx(size, "nginx, keys_zone 10m", 10)),
         Box::new(Lru::nginx(size, "nginx, keys_zone 100m", 100)),
     ]

@@ -62,16 +62,23 @@ impl Store {
     }
 
     fn store(&mut self, key: Key, size: u32) {
-        let body = self.zeros.slice(..size as usize);
         let stored = self
             .zone
             .begin(key, Some(size.into()))
             .and_then(|mut writer| {
                 writer.set_head(self.zeros.slice(..HEAD));
-                writer.append(body)?;
+                let mut left = size as usize;
+                while left > 0 {
+                    let part = left.min(self.zeros.len());
+                    writer.append(self.zeros.slice(..part))?;
+                    left -= part;
+                    if !writer.has_room() {
+                        self.zone.flush();
+                    }
+                }
                 writer.finish()
             });
-        if stored.is_err_and(|why| why != NotStored::AskedOnce) {
+        if stored.is_err_and(|why| !matches!(why, NotStored::AskedOnce | NotStored::TooLarge)) {
             panic!("the disk thread does not keep up");
         }
         self.ahead += u64::from(size) + 1024;

@@ -14,6 +14,10 @@
 //!   become the popular ones.
 //! - **fits**: 20,000 objects that fit the zone with exponent 0.6; one request in ten is for
 //!   something that nobody asks for again, so that the zone fills.
+//! - **zipf-0.7**, **zipf-0.9**, **zipf-1.1**: 200,000 objects by Zipf's law with these exponents,
+//!   and nothing else.
+//! - **sizes**: 100,000 objects from 1 KiB to 1 GiB by Pareto's law with exponent 0.6 (mean about
+//!   400 KiB), asked for by Zipf's law with exponent 0.9.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -81,6 +85,57 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         make: |seed, count| few(seed, count, &FITS),
         requests: 2_000_000,
     },
+    Workload {
+        name: "zipf-0.7",
+        sizes: &[1 << 30],
+        make: |seed, count| {
+            few(
+                seed,
+                count,
+                &Few {
+                    exponent: 0.7,
+                    ..ZIPF
+                },
+            )
+        },
+        requests: 2_000_000,
+    },
+    Workload {
+        name: "zipf-0.9",
+        sizes: &[1 << 30],
+        make: |seed, count| {
+            few(
+                seed,
+                count,
+                &Few {
+                    exponent: 0.9,
+                    ..ZIPF
+                },
+            )
+        },
+        requests: 2_000_000,
+    },
+    Workload {
+        name: "zipf-1.1",
+        sizes: &[1 << 30],
+        make: |seed, count| {
+            few(
+                seed,
+                count,
+                &Few {
+                    exponent: 1.1,
+                    ..ZIPF
+                },
+            )
+        },
+        requests: 2_000_000,
+    },
+    Workload {
+        name: "sizes",
+        sizes: &[8 << 30],
+        make: |seed, count| few(seed, count, &SIZES),
+        requests: 1_000_000,
+    },
 ];
 
 /// A workload of few objects by Zipf's law.
@@ -93,6 +148,8 @@ struct Few {
     scans: u64,
     /// Number of times that the popularity of all objects changes.
     shifts: u64,
+    /// Bytes of an object.
+    size: fn(u64) -> u32,
 }
 
 const ONCE: Few = Few {
@@ -101,6 +158,15 @@ const ONCE: Few = Few {
     once: 2,
     scans: 0,
     shifts: 0,
+    size: web_size,
+};
+const ZIPF: Few = Few { once: 0, ..ONCE };
+const SIZES: Few = Few {
+    objects: 100_000,
+    exponent: 0.9,
+    once: 0,
+    size: wide_size,
+    ..ONCE
 };
 const SCAN: Few = Few {
     exponent: 1.0,
@@ -143,7 +209,7 @@ fn few(seed: u64, count: usize, of: &Few) -> Vec<Request> {
         Request {
             at_ms: at,
             object,
-            size: web_size(object),
+            size: (of.size)(object),
         }
     };
     (0..count as u64).map(one).collect()
@@ -188,6 +254,12 @@ fn web(seed: u64, count: usize) -> Vec<Request> {
 fn web_size(object: u64) -> u32 {
     let size = 8192.0 * (1.5 * Random::new(mixed(object)).normal()).exp();
     size.clamp(128.0, 16_777_216.0) as u32
+}
+
+/// From 1 KiB to 1 GiB by Pareto's law with exponent 0.6.
+fn wide_size(object: u64) -> u32 {
+    let size = 1024.0 * Random::new(mixed(object)).unit().max(1e-9).powf(-1.0 / 0.6);
+    size.min((1_u64 << 30) as f64) as u32
 }
 
 /// Bytes of a slice of a video.
