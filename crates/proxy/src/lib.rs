@@ -6,15 +6,16 @@
 //!                                        └──► upstream (pass, cache)
 //! ```
 //!
-//! `phase.rs` is the map of a request. The tables of directives, and what runs all this as a
+//! `phase.rs` is the map of a request, `steps.rs` has its handlers. The tables of directives, and what runs all this as a
 //! process, stand in the crate above.
 
 pub mod cache;
 pub mod collector;
-pub(crate) mod conditional;
+pub mod conditional;
 pub mod counters;
 pub mod descriptors;
 pub mod downstream;
+pub mod expression;
 pub mod failure;
 pub mod filter;
 pub mod handler;
@@ -31,7 +32,8 @@ pub mod route;
 pub mod scope;
 pub mod settings;
 pub mod stats;
-pub(crate) mod subrequest;
+pub mod steps;
+pub mod subrequest;
 pub mod tls;
 pub mod trace;
 pub mod upstream;

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! A failure, or an answer that an `error_page` may take over, turns into an internal redirect;
-//! what no page handles becomes the built-in page (`handler/special.rs`).
+//! what no page handles becomes the built-in page. The handlers are handed in from above
+//! (`steps.rs`).
 //!
 //! Invariants:
 //! 1. Every way back (redirect, rewrite) spends one of `path.changes_left`; none left is a 500.
@@ -21,15 +22,13 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use crate::failure::Failure;
 use crate::failure::told::is_of_failure;
-use crate::handler::{self, error_page};
-use crate::otel;
 use crate::request::Request;
 use crate::response::{Response, Source};
-use crate::rewrite::{self, Script};
-use crate::route::location::LocationKind;
+use crate::scope::parts::{Part, Place};
 use crate::settings::level::{Closing, Due};
 use millpond_wire::header::{Field, Known};
 
@@ -68,90 +67,94 @@ pub enum Flow {
     Respond(Box<Response>),
 }
 
-/// The handlers; dispatched by one `match` in [`begin_handler`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Handler {
-    AcmeChallenge,
-    StartRealIp,
-    ServerRewrite,
-    FindLocation,
-    Trace,
-    Rewrite,
-    InputHeaders,
-    PostRewrite,
-    RealIp,
-    LimitReq,
-    LimitConn,
-    Access,
-    TryFiles,
-    Mirror,
-    Content,
+/// The record of a handler.
+pub struct Step {
+    /// The phase that it belongs to.
+    pub phase: Phase,
+    /// True if it may have something to do for requests of a block, by the block's settings and
+    /// what it has declared.
+    pub is_due: fn(&Closing<'_>) -> bool,
+    /// The handler.
+    pub run: Run,
 }
 
-/// Handlers in running order.
-const HANDLERS: &[(Phase, Handler)] = &[
-    (Phase::PostRead, Handler::AcmeChallenge),
-    (Phase::PostRead, Handler::StartRealIp),
-    (Phase::ServerRewrite, Handler::ServerRewrite),
-    (Phase::FindConfig, Handler::FindLocation),
-    // nginx: a module that is loaded runs before those that are built in.
-    (Phase::Rewrite, Handler::Trace),
-    (Phase::Rewrite, Handler::Rewrite),
-    (Phase::Rewrite, Handler::InputHeaders),
-    (Phase::PostRewrite, Handler::PostRewrite),
-    (Phase::Preaccess, Handler::RealIp),
-    (Phase::Preaccess, Handler::LimitReq),
-    (Phase::Preaccess, Handler::LimitConn),
-    (Phase::Access, Handler::Access),
-    (Phase::Precontent, Handler::TryFiles),
-    (Phase::Precontent, Handler::Mirror),
-    (Phase::Content, Handler::Content),
-];
+/// A handler.
+pub enum Run {
+    /// One that says where a request goes: it neither counts nor waits, so explanations run it.
+    Routes(fn(&mut Request) -> Result<Flow, Failure>),
+    /// One that may count, wait or answer.
+    Acts(for<'a> fn(&'a mut Request) -> Result<Begun<'a>, Failure>),
+}
+
+/// The handlers in running order, and the pages of errors; handed in from above, as a part of the
+/// configuration.
+pub struct Steps {
+    /// The handlers, by their phases; at most [`Due::BITS`].
+    pub handlers: &'static [Step],
+    /// True when an error page takes the place of an answer that an upstream gave.
+    pub takes_over: fn(&Request, &Response) -> bool,
+    /// Goes from an error to its page, or to the built-in one.
+    pub follow_status: fn(&mut Request, u16) -> Next,
+}
+
+impl Part for &'static Steps {
+    const PLACE: Place = Place::Steps;
+}
+
+/// The way on from an error.
+pub enum Next {
+    /// The request is answered with this.
+    Answer(Box<Response>),
+    /// The page is made from this phase on.
+    Run(Phase),
+}
+
+impl Steps {
+    /// Those of the configuration of a request.
+    fn of(req: &Request) -> &'static Steps {
+        req.conf.parts.of::<&'static Steps>()
+    }
+
+    /// The first handler that is due from a place on, with its place.
+    fn next_due(&self, due: Due, from: usize) -> Option<(usize, &'static Step)> {
+        let place = due.next(from);
+        Some((place, self.handlers.get(place)?))
+    }
+
+    fn first_of(&self, phase: Phase) -> usize {
+        let mut handlers = self.handlers.iter();
+        let place = handlers.position(|step| step.phase >= phase);
+        place.unwrap_or(self.handlers.len())
+    }
+
+    fn after(&self, phase: Phase) -> usize {
+        let mut handlers = self.handlers.iter();
+        let place = handlers.position(|step| step.phase > phase);
+        place.unwrap_or(self.handlers.len())
+    }
+}
+
+impl Run {
+    /// Runs the handler as far as it does not wait.
+    fn begin<'a>(&self, req: &'a mut Request) -> Result<Begun<'a>, Failure> {
+        match self {
+            Run::Routes(run) => run(req).map(Begun::Done),
+            Run::Acts(run) => run(req),
+        }
+    }
+}
 
 /// Notes the handlers that are due for a block, by its settings and what it has declared.
-pub fn close(level: &mut Closing<'_>) {
-    let places = HANDLERS.iter().enumerate();
-    let due = places.filter(|(_, (_, handler))| is_due(*handler, level));
+pub fn close(level: &mut Closing<'_>, steps: &Steps) {
+    let places = steps.handlers.iter().enumerate();
+    let due = places.filter(|(_, step)| (step.is_due)(level));
     let due = due.fold(Due::default(), |due, (place, _)| due.with(place));
     level.draft.put(due);
 }
 
-fn is_due(handler: Handler, level: &Closing<'_>) -> bool {
-    let settings = &*level.settings;
-    let has_script = || level.draft.get().is_some_and(|it: &Script| !it.is_empty());
-    match handler {
-        // INVARIANT 3: the location is that of the server.
-        Handler::ServerRewrite | Handler::Rewrite => has_script(),
-        // An `if` block inside of a location is entered by the location's script.
-        Handler::PostRewrite => matches!(level.kind, LocationKind::Unnamed) || has_script(),
-        Handler::InputHeaders => !settings.edit_headers.input.is_empty(),
-        Handler::RealIp => !settings.real_ip.from.is_empty(),
-        Handler::LimitReq => !settings.limit_req.limits.is_empty(),
-        Handler::LimitConn => !settings.limit_conn.limits.is_empty(),
-        Handler::Access => handler::access::has_gate(settings),
-        Handler::Trace => otel::policy::is_due(level.draft),
-        Handler::TryFiles => level.draft.has::<handler::try_files::TryFiles>(),
-        Handler::Mirror => handler::mirror::has_mirrors(settings),
-        // The work of these is no matter of the location alone.
-        Handler::AcmeChallenge
-        | Handler::StartRealIp
-        | Handler::FindLocation
-        | Handler::Content => true,
-    }
-}
-
-/// The first handler that is due from a place on, with its place.
-fn next_due(due: Due, from: usize) -> Option<(usize, Phase, Handler)> {
-    let place = due.next(from);
-    let (phase, handler) = HANDLERS.get(place)?;
-    Some((place, *phase, *handler))
-}
-
-const _: () = assert!(HANDLERS.len() <= Due::BITS);
-
 /// Runs a routed request to its answer, error pages included.
 pub async fn answer(req: &mut Request) -> Box<Response> {
-    let start = if req.conf.uses_real_ip || !req.conf.declared.orders.is_empty() {
+    let start = if req.conf.uses_real_ip || req.conf.has_orders {
         Phase::PostRead
     } else {
         // Nobody has replaced the client's address, and nobody will; and no authority asks.
@@ -184,26 +187,30 @@ pub async fn answer_at(req: &mut Request, target: bytes::Bytes) -> Option<Box<Re
 
 /// Runs phases and error pages until there is an answer.
 async fn answer_from(req: &mut Request, mut start: Phase) -> Box<Response> {
+    let steps = Steps::of(req);
     // INVARIANT 1: every round but the last spends one of the request's redirects.
     loop {
-        let next = match run(req, start).await.and_then(|it| discard_body(req, it)) {
-            Ok(response) if error_page::takes_over(req, &response) => {
+        let next = match run(req, (steps, start))
+            .await
+            .and_then(|it| discard_body(req, it))
+        {
+            Ok(response) if (steps.takes_over)(req, &response) => {
                 keep_challenges(req, &response);
-                error_page::follow_status(req, response.status)
+                (steps.follow_status)(req, response.status)
             }
-            Ok(response) => error_page::Next::Answer(response),
+            Ok(response) => Next::Answer(response),
             Err(failure) if req.needs_no_page() => {
                 note_failure(req, &failure);
-                error_page::Next::Answer(Box::new(Response::empty(failure.status())))
+                Next::Answer(Box::new(Response::empty(failure.status())))
             }
             Err(failure) => {
                 note_failure(req, &failure);
-                error_page::follow_status(req, failure.status())
+                (steps.follow_status)(req, failure.status())
             }
         };
         match next {
-            error_page::Next::Answer(response) => return finish(req, response),
-            error_page::Next::Run(phase) => start = phase,
+            Next::Answer(response) => return finish(req, response),
+            Next::Run(phase) => start = phase,
         }
     }
 }
@@ -273,21 +280,24 @@ fn keep_challenges(req: &mut Request, response: &Response) {
 
 /// Answers a request that failed before it had a location (a malformed head).
 pub async fn answer_refused(req: &mut Request, status: u16) -> Box<Response> {
-    match error_page::follow_status(req, status) {
-        error_page::Next::Answer(response) => finish(req, response),
-        error_page::Next::Run(phase) => answer_from(req, phase).await,
+    match (Steps::of(req).follow_status)(req, status) {
+        Next::Answer(response) => finish(req, response),
+        Next::Run(phase) => answer_from(req, phase).await,
     }
 }
 
 /// Runs the phases from the first handler of `start`.
-async fn run(req: &mut Request, start: Phase) -> Result<Box<Response>, Failure> {
-    let mut at = first_of(start);
+async fn run(
+    req: &mut Request,
+    (steps, start): (&'static Steps, Phase),
+) -> Result<Box<Response>, Failure> {
+    let mut at = steps.first_of(start);
     // The name of a server may be an expression.
     req.heed_expressions()?;
     // Every jump back spends one of the request's redirects, so this loop ends. A handler may have
     // changed the location.
-    while let Some((place, phase, handler)) = next_due(req.location.due, at) {
-        let flow = match begin_handler(req, handler) {
+    while let Some((place, step)) = steps.next_due(req.location.due, at) {
+        let flow = match step.run.begin(req) {
             Ok(Begun::Done(flow)) => Ok(flow),
             Ok(Begun::Waits(rest)) => rest.await,
             Err(failure) => Err(failure),
@@ -296,26 +306,12 @@ async fn run(req: &mut Request, start: Phase) -> Result<Box<Response>, Failure> 
         req.heed_expressions()?;
         match flow? {
             Flow::Next => at = place + 1,
-            Flow::EndPhase => at = after(phase),
-            Flow::Jump(phase) => at = first_of(phase),
+            Flow::EndPhase => at = steps.after(step.phase),
+            Flow::Jump(phase) => at = steps.first_of(phase),
             Flow::Respond(response) => return Ok(response),
         }
     }
     Err(Failure::Status(404))
-}
-
-fn first_of(phase: Phase) -> usize {
-    HANDLERS
-        .iter()
-        .position(|(at, _)| *at >= phase)
-        .unwrap_or(HANDLERS.len())
-}
-
-fn after(phase: Phase) -> usize {
-    HANDLERS
-        .iter()
-        .position(|(at, _)| *at > phase)
-        .unwrap_or(HANDLERS.len())
 }
 
 /// The point that a handler came to without waiting.
@@ -342,82 +338,26 @@ impl<'a> Begun<'a> {
     }
 }
 
-/// Runs a handler as far as it does not wait.
-fn begin_handler(req: &mut Request, handler: Handler) -> Result<Begun<'_>, Failure> {
-    Ok(match handler {
-        Handler::LimitReq if handler::limit_req::is_due(req) => {
-            Begun::waits(req, handler::limit_req::run)
-        }
-        // nginx: who may ask for the whole may ask for its parts.
-        Handler::Access if !req.is_subrequest() && handler::access::is_due(req) => {
-            Begun::waits(req, handler::access::run)
-        }
-        Handler::Mirror if handler::mirror::is_due(req) => Begun::waits(req, handler::mirror::run),
-        Handler::LimitReq | Handler::Access | Handler::Mirror => Begun::Done(Flow::Next),
-        Handler::LimitConn => Begun::Done(handler::limit_conn::run(req)?),
-        Handler::Content => handler::content(req)?,
-        routing => Begun::Done(run_routing(req, routing)?),
-    })
-}
-
-/// Runs a handler that says where a request goes: it neither counts nor waits.
-fn run_routing(req: &mut Request, handler: Handler) -> Result<Flow, Failure> {
-    match handler {
-        Handler::ServerRewrite => {
-            let server = std::sync::Arc::clone(&req.server);
-            rewrite::run(req, &server.location.script)
-        }
-        Handler::FindLocation => handler::find_location(req),
-        Handler::Trace => {
-            otel::begin(req);
-            Ok(Flow::Next)
-        }
-        Handler::Rewrite => {
-            let location = std::sync::Arc::clone(&req.location);
-            if location.is_server_level() {
-                return Ok(Flow::Next);
-            }
-            rewrite::run(req, &location.script)
-        }
-        Handler::InputHeaders => {
-            handler::input_headers::run(req);
-            Ok(Flow::Next)
-        }
-        Handler::PostRewrite => post_rewrite(req),
-        Handler::AcmeChallenge => Ok(handler::acme_challenge::run(req)),
-        Handler::StartRealIp => {
-            handler::realip::start(req);
-            Ok(Flow::Next)
-        }
-        Handler::RealIp => {
-            handler::realip::replace(req);
-            Ok(Flow::Next)
-        }
-        Handler::TryFiles => handler::try_files::run(req),
-        Handler::LimitReq
-        | Handler::LimitConn
-        | Handler::Access
-        | Handler::Mirror
-        | Handler::Content => Ok(Flow::Next),
-    }
-}
-
 /// Runs the phases that say where a request goes, without limits, gates and the answer itself, and
 /// tells after each what has become of the request; for explanations.
 pub fn route(
     req: &mut Request,
     note: &mut dyn FnMut(Phase, &Request),
 ) -> Result<Option<Box<Response>>, Failure> {
-    let mut at = first_of(Phase::PostRead);
+    let steps = Steps::of(req);
+    let mut at = steps.first_of(Phase::PostRead);
     // Every jump back spends one of the request's redirects, so this loop ends.
-    while let Some((phase, handler)) = HANDLERS.get(at) {
-        let flow = run_routing(req, *handler);
-        note(*phase, req);
+    while let Some(step) = steps.handlers.get(at) {
+        let flow = match step.run {
+            Run::Routes(run) => run(req),
+            Run::Acts(_) => Ok(Flow::Next),
+        };
+        note(step.phase, req);
         req.heed_expressions()?;
         match flow? {
             Flow::Next => at += 1,
-            Flow::EndPhase => at = after(*phase),
-            Flow::Jump(phase) => at = first_of(phase),
+            Flow::EndPhase => at = steps.after(step.phase),
+            Flow::Jump(phase) => at = steps.first_of(phase),
             Flow::Respond(response) => return Ok(Some(response)),
         }
     }
@@ -425,7 +365,7 @@ pub fn route(
 }
 
 /// nginx: a path that the location's rewrites changed is looked up again.
-fn post_rewrite(req: &mut Request) -> Result<Flow, Failure> {
+pub(crate) fn post_rewrite(req: &mut Request) -> Result<Flow, Failure> {
     if !std::mem::take(&mut req.path.is_changed_in_location) {
         return Ok(Flow::Next);
     }
@@ -455,7 +395,7 @@ pub fn redirect(req: &mut Request, uri: bytes::Bytes, args: bytes::Bytes) -> Res
     req.path.is_changed_in_location = false;
     req.path.has_left_prefix = false;
     forget_location(req);
-    req.location = std::sync::Arc::clone(&req.server.location);
+    req.location = Arc::clone(&req.server.location);
     Ok(Flow::Jump(Phase::ServerRewrite))
 }
 
@@ -468,19 +408,28 @@ pub fn redirect_named(req: &mut Request, name: &[u8]) -> Result<Flow, Failure> {
             "empty URI in redirect to named location \"{name}\""
         )));
     }
-    let server = std::sync::Arc::clone(&req.server);
+    let server = Arc::clone(&req.server);
     let Some(location) = server.location.children.named(name) else {
         let name = String::from_utf8_lossy(name).into_owned();
         return Err(Failure::Internal(format!(
             "could not find named location \"{name}\""
         )));
     };
-    req.location = std::sync::Arc::clone(location);
-    handler::limit_method(req);
+    req.location = Arc::clone(location);
+    limit_method(req);
     req.is_internal = true;
     req.path.is_changed_in_location = false;
     forget_location(req);
     Ok(Flow::Jump(Phase::Rewrite))
+}
+
+/// Goes over to the settings of `limit_except` when the method is not among the allowed ones.
+pub fn limit_method(req: &mut Request) {
+    if let Some(limit) = &req.location.limit_except
+        && limit.limits(req.method)
+    {
+        req.location = Arc::clone(&limit.location);
+    }
 }
 
 /// Clears what the location that is left has found out, which is nothing to the next one.

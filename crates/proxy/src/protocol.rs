@@ -22,6 +22,26 @@ pub enum Protocol {
     Grpc,
 }
 
+/// A set of protocols.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Protocols(u8);
+
+impl Protocols {
+    /// The protocols that are `chosen`.
+    pub fn that_are(chosen: impl Fn(Protocol) -> bool) -> Protocols {
+        let bits = Protocol::ALL
+            .into_iter()
+            .filter(|protocol| chosen(*protocol));
+        Protocols(bits.fold(0, |bits, protocol| bits | 1 << protocol as u8))
+    }
+
+    /// True if a protocol is among them.
+    #[inline]
+    pub fn contains(self, protocol: Protocol) -> bool {
+        self.0 & 1 << protocol as u8 != 0
+    }
+}
+
 impl Protocol {
     /// All of them.
     pub const ALL: [Protocol; 6] = [

@@ -37,6 +37,7 @@ use crate::downstream::client::Client;
 use crate::downstream::connection::Connection;
 use crate::downstream::serve::Came;
 use crate::downstream::wire::Wire;
+use crate::expression::Captures;
 use crate::failure::Failure;
 use crate::provenance::Shares;
 use crate::settings::{Conf, Location, Server};
@@ -86,15 +87,6 @@ impl Values {
         let slots = self.0.as_deref();
         Values(slots.map(|slots| slots.iter().cloned().collect()))
     }
-}
-
-/// Captures of the last regular expression that matched: the subject and the groups' offsets.
-#[derive(Clone, Debug, Default)]
-pub struct Captures {
-    /// Text that was matched.
-    pub subject: Bytes,
-    /// Start and end of each group; group 0 is the whole match.
-    pub groups: Vec<Option<(u32, u32)>>,
 }
 
 /// Facts of the answer for the access log and `$sent_*` variables.
@@ -504,7 +496,7 @@ impl Request {
 
     /// Sets a variable of the `set` kind, or caches an evaluation.
     pub fn set_value(&mut self, id: VarId, value: Value) {
-        self.values.reserve(self.conf.variables.len());
+        self.values.reserve(self.conf.variable_count);
         self.values.set(id, value);
     }
 

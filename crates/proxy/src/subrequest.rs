@@ -40,12 +40,14 @@ use millpond_wire::http1::request::RequestHead;
 use tokio::task::coop::consume_budget;
 
 use crate::downstream::body::RequestBody;
+use crate::expression::Captures;
 use crate::log::request_error;
 use crate::phase;
+use crate::request::Request;
 use crate::request::page::{Kind, Page, Role};
 use crate::request::state::ErrorState;
-use crate::request::{Captures, Request};
 use crate::response::Response;
+use crate::scope::parts::{Part, Place};
 use crate::stats::Label;
 use crate::trace::UpstreamTrace;
 
@@ -65,6 +67,10 @@ pub struct SubrequestPolicy {
     pub is_logged: bool,
 }
 
+impl Part for SubrequestPolicy {
+    const PLACE: Place = Place::Subrequests;
+}
+
 /// The address that a subrequest asks for.
 #[derive(Clone, Debug)]
 pub struct Target {
@@ -81,7 +87,7 @@ impl Request {
             // The page has one name, whoever asks for it first.
             self.request_id.get_or_init(crate::var::request::random_id);
             // Values that subrequests set are seen here, and the other way round.
-            self.values.reserve(self.conf.variables.len());
+            self.values.reserve(self.conf.variable_count);
         }
         let method = self.method;
         let role = self.role.get_or_insert_with(|| {
@@ -190,7 +196,7 @@ pub(crate) fn finish(req: &mut Request) {
         let cache = &worker.shared.cache;
         cache.record(worker.place.place, Label::of(status), req.sent.body_bytes);
     }
-    if req.location.settings.subrequest.is_logged {
+    if req.location.settings.of::<SubrequestPolicy>().is_logged {
         crate::log::access::write(req);
     }
 }

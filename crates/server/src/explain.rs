@@ -33,9 +33,9 @@ use millpond_proxy::handler::{ContentHandler, Explained};
 use millpond_proxy::phase::{self, Phase};
 use millpond_proxy::protocol::Protocol;
 use millpond_proxy::request::Request;
-use millpond_proxy::route::listen::{Binding, Listen};
-use millpond_proxy::route::location::{AfterPrefix, LocationKind};
 use millpond_proxy::settings::Conf;
+use millpond_proxy::settings::listen::{Binding, Listen};
+use millpond_proxy::settings::tree::{AfterPrefix, LocationKind};
 use millpond_proxy::tls::explain::{Shown, certificate};
 use millpond_proxy::upstream::by_rfc;
 use millpond_proxy::upstream::http;
@@ -481,7 +481,7 @@ fn answered(req: &mut Request, failure: &Failure) -> End {
 }
 
 fn end(req: &mut Request) -> End {
-    match req.location.handler.clone() {
+    match req.location.parts.get().cloned() {
         Some(ContentHandler::Pass(target)) => End::Passed(Box::new(passed(req, &target))),
         Some(ContentHandler::Own(handler)) => match handler.explain() {
             Explained::Itself(directive) => End::Itself(directive),
@@ -516,7 +516,7 @@ fn caching(req: &mut Request, target: &Arc<PassTarget>) -> Result<Caching, Strin
     if target.protocol == Protocol::Memcached {
         return Err("what a memcached server has is not stored again".to_string());
     }
-    let Some(cache) = location.cache(target.protocol) else {
+    let Some(cache) = millpond_proxy::cache::zones::of_location(&location, target.protocol) else {
         return Err(format!("{prefix}_cache is off here"));
     };
     if !pass::may_cache(req, target.protocol) {

@@ -40,6 +40,8 @@ use millpond_proxy::cache::{fleet, sweep, zones};
 use millpond_proxy::downstream::quic::Directory;
 use millpond_proxy::handler::limit_zone;
 use millpond_proxy::settings::Conf;
+use millpond_proxy::tls::acme::Orders;
+use millpond_proxy::upstream::groups::Groups;
 use millpond_proxy::worker::Shared;
 use millpond_system::clock;
 use millpond_system::confinement::{Confinement, ConfinementError, Demand, Outside};
@@ -266,7 +268,7 @@ impl Server {
             let disks = shared.zones.disks();
             shared.ledger.keep(conf, &shared.sites, disks);
         }
-        millpond_acme::load(&self.conf.declared.orders.plan());
+        millpond_acme::load(&self.conf.parts.of::<Orders>().plan());
         self.follow_fleets();
         error::process(Level::Notice, format_args!("start worker threads"));
         self.grow(self.conf.main.process.worker_count())
@@ -285,7 +287,7 @@ impl Server {
 
     /// Has the certificates of the configuration ordered, once authorities can ask for them.
     fn order(&self) {
-        let plan = self.conf.declared.orders.plan();
+        let plan = self.conf.parts.of::<Orders>().plan();
         if let Err(error) = self.shared.tender.serve(plan) {
             let why = error::os_error(&error);
             let message = format_args!("starting the thread of certificates failed ({why})");
@@ -377,10 +379,10 @@ impl Server {
         }
         let files = self.socket_files();
         self.sockets.adopt(opened, &bindings, files);
-        millpond_acme::load(&conf.declared.orders.plan());
-        conf.declared.inherit(&self.conf.declared);
+        millpond_acme::load(&conf.parts.of::<Orders>().plan());
+        conf.parts.of::<Groups>().inherit(self.conf.parts.of());
         if let (Some(stream), Some(older)) = (&conf.stream, &self.conf.stream) {
-            stream.declared.inherit(&older.declared);
+            stream.parts.of::<Groups>().inherit(older.parts.of());
         }
         self.shared.expect_sites(&conf);
         let disks = self.shared.zones.disks();
@@ -662,10 +664,10 @@ fn put_back(pid_file: &mut PidHolder) {
 
 /// Goes on with the tables of the limits of another configuration.
 fn inherit_limits(conf: &mut Conf, older: &Conf) -> Result<(), String> {
-    limit_zone::inherit(&mut conf.declared, &older.declared)?;
+    limit_zone::inherit(conf.parts.of_mut(), older.parts.of())?;
     let stream = conf.stream.as_mut().and_then(Arc::get_mut);
     match (stream, &older.stream) {
-        (Some(stream), Some(older)) => limit_zone::inherit(&mut stream.declared, &older.declared),
+        (Some(stream), Some(older)) => limit_zone::inherit(stream.parts.of_mut(), older.parts.of()),
         _ => Ok(()),
     }
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use millpond_proxy::downstream::listener::{self, PortUse};
 use millpond_proxy::downstream::quic;
-use millpond_proxy::route::listen::{Binding, Carries};
+use millpond_proxy::settings::listen::{Binding, Carries};
 use millpond_stream::packets;
 use millpond_system::address::Address;
 use millpond_system::log::error::{self, Level, os_error};

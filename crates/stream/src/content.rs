@@ -12,8 +12,8 @@ use millpond_proxy::request::{Request, Value};
 use millpond_proxy::rewrite::variable_name;
 use millpond_proxy::scope::block::{Draft, Pass, Row};
 use millpond_proxy::scope::build::Builder;
-use millpond_proxy::settings::declared::Declared;
 use millpond_proxy::upstream::group::Group;
+use millpond_proxy::upstream::groups::Groups;
 use millpond_proxy::upstream::pass;
 use millpond_proxy::var;
 use millpond_system::address::Address;
@@ -118,7 +118,7 @@ fn proxy_pass(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     if template.as_literal().is_none() {
         return put(builder, statement, draft, Content::Variable(template));
     }
-    match pass::group_of(&word.text, builder.of::<Declared>()) {
+    match pass::group_of(&word.text, builder.of::<Groups>()) {
         Ok(group) => put(builder, statement, draft, Content::Group(group)),
         Err(why) => builder.error(word.span, format!("{why} in upstream \"{}\"", word.text)),
     }

@@ -25,6 +25,7 @@ use millpond_proxy::upstream::encryption::{Encryption, encrypt};
 use millpond_proxy::upstream::group::Group;
 use millpond_proxy::upstream::next::Tries;
 use millpond_proxy::upstream::peer::Peer;
+use millpond_proxy::upstream::settings::UpstreamSettings;
 use millpond_system::clock::{self, Instant};
 use millpond_system::datagram::DatagramSocket;
 use millpond_system::log::error::Level;
@@ -205,7 +206,10 @@ async fn try_peers<Reached>(
 ) -> Result<(Reached, Lease), u16> {
     let location = Arc::clone(&req.location);
     let mut selection = Selection::new(group, group.wish(req));
-    let mut tries = Tries::new(&location.settings.proxy.next, selection.tries());
+    let mut tries = Tries::new(
+        &location.settings.of::<UpstreamSettings>().proxy.next,
+        selection.tries(),
+    );
     loop {
         let started = clock::instant();
         let Some(peer) = selection.pick(started) else {
@@ -260,7 +264,13 @@ async fn encrypted(
     connection: Box<Connection>,
     (by, settings): (&Encryption, &SessionSettings),
 ) -> Result<Box<Connection>, ConnectError> {
-    let timeout = req.location.settings.proxy.connect.timeout;
+    let timeout = req
+        .location
+        .settings
+        .of::<UpstreamSettings>()
+        .proxy
+        .connect
+        .timeout;
     let mut connection = *connection;
     let Transport::Plain(socket) = connection.socket else {
         return Ok(Box::new(connection));
@@ -288,7 +298,13 @@ async fn encrypted(
 /// The local address of connections to peers, if one is asked for.
 fn source(req: &mut Request) -> Option<Source> {
     let location = Arc::clone(&req.location);
-    let OffOr::On(bind) = &location.settings.proxy.connect.bind else {
+    let OffOr::On(bind) = &location
+        .settings
+        .of::<UpstreamSettings>()
+        .proxy
+        .connect
+        .bind
+    else {
         return None;
     };
     let value = req.eval(&bind.address);

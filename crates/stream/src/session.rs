@@ -19,9 +19,11 @@ use millpond_proxy::handler::{access, limit_conn, realip};
 use millpond_proxy::log::{access as access_log, request_error};
 use millpond_proxy::request::Request;
 use millpond_proxy::request::state::Listener;
-use millpond_proxy::route::listen::{Binding, Carries, Listen};
+use millpond_proxy::route::name;
 use millpond_proxy::settings::Server;
+use millpond_proxy::settings::listen::{Binding, Carries, Listen};
 use millpond_proxy::stats::connections::Counted;
+use millpond_proxy::tls::settings::SslPolicy;
 use millpond_proxy::upstream::connect::Connection;
 use millpond_proxy::upstream::group::Group;
 use millpond_proxy::worker::Member;
@@ -237,9 +239,9 @@ impl Session {
         let agreed = found.ok_or(OUR_FAULT)?;
         // An expression among the names sets its captures.
         req.host = Bytes::from(agreed.server_name.to_ascii_lowercase());
-        self.listen.names.find(req);
+        name::find(&self.listen.names, req);
         choose_server(req, Arc::clone(&agreed.server));
-        let demand = req.server.settings.ssl.demand();
+        let demand = req.server.parts.of::<SslPolicy>().demand();
         if let Some(refusal) = demand.and_then(|demand| agreed.verdict.refusal(demand)) {
             let message = format_args!("{refusal} while SSL handshaking");
             request_error::write(req, Level::Info, message);
@@ -280,7 +282,7 @@ impl Session {
         };
         req.host = Bytes::from(hello.server_name.trim_end_matches('.').to_owned());
         req.notes.put(hello);
-        let server = Arc::clone(self.listen.names.find(req));
+        let server = Arc::clone(name::find(&self.listen.names, req));
         choose_server(req, server);
         Ok(())
     }

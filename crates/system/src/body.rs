@@ -10,6 +10,7 @@
 //!
 //! It knows no framing: chunked coding and Content-Length are the writer's.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -215,9 +216,9 @@ impl Piece {
 impl FileRegion {
     /// Reads the whole region into memory; the caller bounds its length.
     pub fn read(&self) -> Result<Bytes, BodyError> {
-        let mut buf = vec![0; self.len as usize];
-        self.read_into(&mut buf)?;
-        Ok(Bytes::from(buf))
+        let mut block = Block::lent(self.len as usize);
+        self.read_into(&mut block.memory)?;
+        Ok(block.into_bytes())
     }
 
     /// Reads the first bytes of the region, as many as there is room for.
@@ -229,6 +230,65 @@ impl FileRegion {
             file.has_refused(self.offset..self.offset + buf.len() as u64, error);
         }
         read.map_err(|error: io::Error| BodyError::File(error.to_string()))
+    }
+}
+
+/// The most blocks that a thread keeps (arbitrary: 2 MiB, which 64 bodies fill that are sent at
+/// once).
+const BLOCKS_KEPT: usize = 64;
+
+thread_local! {
+    /// Blocks of [`FILE_READ_SIZE`] that nobody has a share in.
+    static BLOCKS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Memory that a piece of a file is read into. One of the usual length is used again by the thread
+/// that drops it: neither is it cleared each time, nor does the kernel get and give its pages.
+struct Block {
+    memory: Vec<u8>,
+}
+
+impl Block {
+    /// Memory of `len` bytes, with any content.
+    fn lent(len: usize) -> Block {
+        let kept = || BLOCKS.with_borrow_mut(Vec::pop);
+        let memory = (len == FILE_READ_SIZE).then(kept).flatten();
+        Block {
+            memory: memory.unwrap_or_else(|| vec![0; len]),
+        }
+    }
+
+    /// The bytes, which hold the block until the last share in them is gone.
+    fn into_bytes(self) -> Bytes {
+        if self.memory.len() == FILE_READ_SIZE {
+            Bytes::from_owner(self)
+        } else {
+            let mut block = self;
+            Bytes::from(std::mem::take(&mut block.memory))
+        }
+    }
+}
+
+impl AsRef<[u8]> for Block {
+    fn as_ref(&self) -> &[u8] {
+        &self.memory
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let memory = std::mem::take(&mut self.memory);
+        if memory.len() != FILE_READ_SIZE {
+            return;
+        }
+        // A thread that ends keeps nothing.
+        let _ = BLOCKS.try_with(|blocks| {
+            if let Ok(mut blocks) = blocks.try_borrow_mut()
+                && blocks.len() < BLOCKS_KEPT
+            {
+                blocks.push(memory);
+            }
+        });
     }
 }
 
@@ -421,6 +481,19 @@ mod tests {
             out.extend_from_slice(&piece.unwrap().take_memory().unwrap());
         }
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_block_is_used_again_when_nobody_has_a_share_in_it() {
+        let block = Block::lent(FILE_READ_SIZE);
+        let place = block.memory.as_ptr();
+        let bytes = block.into_bytes();
+        let share = bytes.slice(1..2);
+        drop(bytes);
+        assert_ne!(Block::lent(FILE_READ_SIZE).memory.as_ptr(), place);
+        drop(share);
+        assert_eq!(Block::lent(FILE_READ_SIZE).memory.as_ptr(), place);
+        assert_eq!(Block::lent(3).into_bytes().len(), 3);
     }
 
     #[test]

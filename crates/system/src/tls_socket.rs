@@ -28,6 +28,10 @@ use crate::socket::{More, Socket};
 const READ: usize = 64 * 1024;
 /// Bytes that are encrypted at once.
 const WRITE: usize = 64 * 1024;
+
+/// The most plaintext that one write takes: as much, and the heads of the frames that it is cut
+/// into, so that they do not make a write of their own.
+const SEALED_AT_ONCE: usize = WRITE + 1024;
 /// Bytes that their records take, if they are no shorter than 4 KiB; of shorter ones fewer are made
 /// at once.
 const SEALED_WRITE: usize = WRITE + WRITE / 64;
@@ -565,7 +569,7 @@ impl State {
         let Some(session) = &mut self.session else {
             return Ok(0);
         };
-        let mut left = WRITE;
+        let mut left = SEALED_AT_ONCE;
         let mut first = smallvec::SmallVec::<[IoSlice<'_>; 8]>::new();
         for slice in slices {
             let part = slice.get(..left.min(slice.len())).unwrap_or_default();
@@ -576,7 +580,7 @@ impl State {
         }
         let count = session.send(&first, out).map_err(io::Error::other)?;
         match count {
-            0 if left < WRITE => Err(io::ErrorKind::NotConnected.into()),
+            0 if left < SEALED_AT_ONCE => Err(io::ErrorKind::NotConnected.into()),
             count => Ok(count),
         }
     }

@@ -188,7 +188,7 @@ fn may_be_encoded(
         && codings.all(|it| it.is_empty())
         && TypeSet::any_fits(&policy.types, response)
         && req.is_clients_own()
-        && !req.location.settings.changes_stored_text()
+        && !req.location.filters.changes_stored_text
 }
 
 /// The best stored encoding that the client takes. One that it would like more is begun to be made.

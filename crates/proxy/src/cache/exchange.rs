@@ -47,6 +47,7 @@ use crate::upstream::buffer;
 use crate::upstream::by_rfc;
 use crate::upstream::exchange::{self, Fetched};
 use crate::upstream::pass::PassTarget;
+use crate::upstream::settings::UpstreamSettings;
 
 /// A request and where it is passed.
 pub struct PassExchange<R> {
@@ -79,7 +80,8 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
     /// nginx: other protocols have no method but what their parameters say.
     fn converts_head(&self) -> bool {
         let settings = &self.req.borrow().location.settings;
-        self.target.protocol == Protocol::Http && settings.proxy.method.convert_head
+        self.target.protocol == Protocol::Http
+            && settings.of::<UpstreamSettings>().proxy.method.convert_head
     }
 
     /// True if the request goes on as HEAD under the RFC's rules: an answer to HEAD has no body,

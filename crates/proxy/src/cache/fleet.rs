@@ -31,6 +31,7 @@ use millpond_system::address::Address;
 use millpond_system::log::error::os_error;
 use millpond_system::network;
 
+use crate::cache::zones::Zones;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
 use crate::scope::lines::{self, Line};
@@ -320,7 +321,7 @@ pub fn plan(conf: &Conf) -> Plan {
     let zones_of = |name: &str| -> Vec<Arc<CacheZone>> {
         let declared = conf.declared.zones.iter();
         let members = declared.filter(|zone| zone.fleet.as_deref() == Some(name));
-        let open = members.filter_map(|zone| conf.zones.get(zone.name.as_bytes()));
+        let open = members.filter_map(|zone| conf.parts.of::<Zones>().get(zone.name.as_bytes()));
         open.cloned().collect()
     };
     let fleets = conf.declared.fleets.iter();

@@ -51,6 +51,7 @@ use crate::upstream::answer::{self, AnswerHead, Stored};
 use crate::upstream::by_rfc;
 use crate::upstream::http;
 use crate::upstream::pass::{PassTarget, Resolved, fetch};
+use crate::upstream::settings::UpstreamSettings;
 
 /// Answers from the zone, or from the origin through it; a hit at once.
 pub fn begin<'a>(
@@ -623,7 +624,7 @@ fn complete(
 fn length_for_head(req: &Request, target: &PassTarget, found: &FoundEntry) -> Option<u64> {
     let announced = found.head.field(b"content-length");
     let announced = announced.and_then(|value| http1::content_length(&value));
-    let method = &req.location.settings.proxy.method;
+    let method = &req.location.settings.of::<UpstreamSettings>().proxy.method;
     let is_converted = target.protocol == Protocol::Http && method.convert_head;
     let len = Some(found.entry.len()).filter(|len| *len > 0 || is_converted);
     announced.or(len)

@@ -16,8 +16,9 @@ use millpond_conf::{OffOr, Template};
 
 use crate::request::Request;
 use crate::request::scratch::with_scratch;
-use crate::route::name::ServerName;
+use crate::scope::parts::{Part, Place};
 use crate::settings::Conf;
+use crate::settings::names::ServerName;
 use crate::stats::site::{Counting, SITES_MAX, SiteId};
 use crate::stats::site_names::Claim;
 use crate::var::ComposedVariable;
@@ -130,7 +131,7 @@ fn id(req: &mut Request, counting: &Counting<'_>) -> Option<SiteId> {
     if number.is_some() {
         return number;
     }
-    let site = &req.server.site;
+    let site = req.server.parts.of::<SiteMemo>();
     let look_up = || counting.id(named(&clean(&req.server.name)), Claim::Written);
     Some(site.in_turn(counting.turn(), look_up))
 }
@@ -180,6 +181,10 @@ impl SiteMemo {
         self.0.store(turn | site.index() as u64, Ordering::Relaxed);
         site
     }
+}
+
+impl Part for SiteMemo {
+    const PLACE: Place = Place::SiteMemo;
 }
 
 /// The numbers of names that a worker has met in a turn, as `cache_site` gives them: asked for

@@ -120,7 +120,7 @@ fn is_place_free(req: &Request, head: &SharedHead) -> bool {
 
 /// True if the target is that of the location itself, which tells views apart.
 fn is_handler(req: &Request, target: &PassTarget) -> bool {
-    match &req.location.handler {
+    match req.location.parts.get() {
         Some(ContentHandler::Pass(own)) => std::ptr::eq(&**own, target),
         _ => false,
     }

@@ -38,7 +38,9 @@ use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
 use crate::scope::code;
+use crate::scope::parts::{Part, Place};
 use crate::settings::Conf;
+use crate::settings::Location;
 use crate::settings::declared::Declared;
 use crate::settings::level::Closing;
 use crate::settings::location::LocationSettings;
@@ -204,6 +206,16 @@ pub struct LocationCache {
     pub has_detours: bool,
 }
 
+/// The cache of answers of a protocol's upstreams at a location; none where they are not cached.
+pub fn of_location(location: &Location, protocol: Protocol) -> Option<&LocationCache> {
+    let mut caches = location.parts.get::<Vec<LocationCache>>()?.iter();
+    caches.find(|cache| cache.protocol == protocol)
+}
+
+impl Part for Vec<LocationCache> {
+    const PLACE: Place = Place::Caches;
+}
+
 impl LocationCache {
     /// The cache of a location for a protocol; `None` where it is off.
     pub fn of(settings: &LocationSettings, protocol: Protocol) -> Option<LocationCache> {
@@ -282,13 +294,13 @@ impl LocationCache {
 
     fn find(&self, req: &mut Request) -> Result<Option<Arc<CacheZone>>, Failure> {
         let name: Bytes = match self.zone.as_literal() {
-            Some(name) => return Ok(req.conf.zones.get(name).cloned()),
+            Some(name) => return Ok(req.conf.parts.of::<Zones>().get(name).cloned()),
             None => req.eval(&self.zone),
         };
         if name.is_empty() || name.as_ref() == b"off" {
             return Ok(None);
         }
-        match req.conf.zones.get(&name) {
+        match req.conf.parts.of::<Zones>().get(&name) {
             Some(zone) => Ok(Some(Arc::clone(zone))),
             None => {
                 let name = String::from_utf8_lossy(&name);
@@ -349,6 +361,10 @@ pub struct Zones {
     by_name: BTreeMap<Bytes, Arc<CacheZone>>,
 }
 
+impl Part for Zones {
+    const PLACE: Place = Place::Zones;
+}
+
 impl Zones {
     /// The zone of a name.
     pub fn get(&self, name: &[u8]) -> Option<&Arc<CacheZone>> {
@@ -390,7 +406,7 @@ impl Registry {
             let zone = self.change(declared, zone);
             by_name.insert(Bytes::from(declared.name.clone().into_bytes()), zone);
         }
-        conf.zones = Zones { by_name };
+        conf.parts.put(Zones { by_name });
         let stores = self.open.all().into_iter();
         sites.set_stores(
             stores

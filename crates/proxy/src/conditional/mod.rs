@@ -3,7 +3,7 @@
 //! The filters change the answer by them; the cache asks before it reads a body, so that it begins
 //! with the bytes that are wanted. Both ask here, so that they never differ.
 
-pub(crate) mod not_modified;
+pub mod not_modified;
 pub(crate) mod range;
 
 use bytes::Bytes;

@@ -4,6 +4,7 @@
 //!
 //! Sources: RFC 9110 §13; nginx ngx_http_not_modified_header_filter.
 
+use millpond_semantics::conditional;
 use std::borrow::Cow;
 
 use millpond_semantics::conditional::{Dates, Outcome, Preconditions, evaluate, evaluate_by_rfc};
@@ -14,6 +15,49 @@ use millpond_wire::header::{Known, KnownSet};
 use super::Refusal;
 use crate::request::Request;
 use crate::response::{CONTENT_DIGESTS, RangeRule, Response};
+use crate::scope::parts::{Part, Place};
+
+/// Settings of conditions and ranges.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location)]
+pub struct ConditionPolicy {
+    /// Comparison of If-Modified-Since with the time of the last change.
+    #[directive(name = "if_modified_since", default = "exact")]
+    pub if_modified_since: IfModifiedSince,
+    /// The most ranges that a request may ask for; more are answered with the whole, and 0 allows
+    /// none.
+    #[directive(name = "max_ranges")]
+    pub max_ranges: Option<u32>,
+}
+
+impl Part for ConditionPolicy {
+    const PLACE: Place = Place::Conditions;
+}
+
+/// The comparison of If-Modified-Since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
+pub enum IfModifiedSince {
+    /// Dates are not compared: the answer always counts as modified.
+    #[word("off")]
+    Off,
+    /// Unmodified when the times are equal.
+    #[word("exact")]
+    Exact,
+    /// Unmodified when the last change is not later.
+    #[word("before")]
+    Before,
+}
+
+impl IfModifiedSince {
+    /// The rule for [`conditional::evaluate`].
+    pub fn rule(self) -> conditional::IfModifiedSince {
+        match self {
+            IfModifiedSince::Off => conditional::IfModifiedSince::Off,
+            IfModifiedSince::Exact => conditional::IfModifiedSince::Exact,
+            IfModifiedSince::Before => conditional::IfModifiedSince::Before,
+        }
+    }
+}
 
 /// The fields with conditions, less If-Range, which is about ranges.
 const CONDITIONS: KnownSet = KnownSet::of(&[
@@ -45,7 +89,12 @@ pub(crate) fn outcome(req: &Request, response: &Response) -> Outcome {
         if_modified_since: req.field(Known::IfModifiedSince),
         if_unmodified_since: req.field(Known::IfUnmodifiedSince),
     };
-    let mode = req.location.settings.static_files.if_modified_since.rule();
+    let mode = req
+        .location
+        .settings
+        .of::<ConditionPolicy>()
+        .if_modified_since
+        .rule();
     if response.conditions.are_by_rfc {
         evaluate_by_rfc(&pre, etag, dates(req, response))
     } else {

@@ -34,6 +34,7 @@ use millpond_system::body::{Body, BodyError, BodyStream, Piece};
 use millpond_wire::header::{Known, short_value};
 use millpond_wire::http1::{Method, Version};
 
+use super::not_modified::ConditionPolicy;
 use super::{Refusal, not_modified};
 use crate::request::Request;
 use crate::response::{CONTENT_DIGESTS, RangeRule, Response};
@@ -135,7 +136,7 @@ fn decide(req: &Request, response: &Response) -> Decision {
     let max_ranges = req
         .location
         .settings
-        .static_files
+        .of::<ConditionPolicy>()
         .max_ranges
         .unwrap_or(UNLIMITED_RANGES);
     if max_ranges == 0 {

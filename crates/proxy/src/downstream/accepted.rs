@@ -20,7 +20,7 @@ use super::encryption;
 use super::http1::{self, Http1};
 use super::http2;
 use super::proxy_protocol;
-use crate::route::listen::{Binding, Listen};
+use crate::settings::listen::{Binding, Listen};
 use crate::stats::connections::Counted;
 use crate::worker::Member;
 

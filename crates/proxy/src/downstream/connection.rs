@@ -12,8 +12,8 @@ use millpond_system::clock::Instant;
 use millpond_system::quota::Waiting;
 
 use super::proxy_protocol::Told;
-use crate::route::listen::Listen;
 use crate::settings::Server;
+use crate::settings::listen::Listen;
 use crate::tls::agreed::Agreed;
 use crate::worker::Generation;
 

@@ -35,12 +35,15 @@ use super::connection::Connection;
 use super::proxy_protocol;
 use crate::log::request_error;
 use crate::request::Request;
-use crate::route::listen::Listen;
 use crate::settings::Server;
+use crate::settings::listen::Listen;
 use crate::stats::connections::Happened;
+use crate::tls::acme::Orders;
 use crate::tls::acme::handshake;
 use crate::tls::agreed::Agreed;
+use crate::tls::contexts::Encryption;
 use crate::tls::named::Identities;
+use crate::tls::settings::SslPolicy;
 use crate::tls::stapling::Stapler;
 use crate::worker::Member;
 
@@ -121,7 +124,7 @@ async fn handshake(
         .waiting
         .set(Waiting::Head(clock::instant()));
     let conf = &carrier.connection.generation.conf;
-    if !conf.declared.orders.is_empty() && handshake::is_asked_for(accepted.hello()) {
+    if !conf.parts.of::<Orders>().is_empty() && handshake::is_asked_for(accepted.hello()) {
         return validate(tls, carrier, (accepted, deadline)).await;
     }
     let server = Arc::clone(choose(listen, accepted.hello()));
@@ -179,7 +182,7 @@ pub(super) async fn check_status(
     agreed: &mut Agreed,
 ) {
     let server = Arc::clone(&agreed.server);
-    let own = server.encryption.get();
+    let own = Encryption::of(&server);
     let Some(check) = own.and_then(|own| own.status.as_ref()) else {
         return;
     };
@@ -303,7 +306,7 @@ pub(super) async fn certificates(
     listen: &Listen,
     (server, hello): (&Arc<Server>, &ClientHello),
 ) -> Result<Option<Identities>, String> {
-    let own = server.encryption.get();
+    let own = Encryption::of(&server);
     let certified = own.and_then(|own| own.certified_or(listen.names.default_server()));
     if let Some(ordered) = certified.and_then(|certified| certified.ordered.as_ref()) {
         let issued = ordered.issued().ok_or_else(|| waiting(ordered))?;
@@ -335,7 +338,7 @@ fn begin_session(
     accepted: Accepted,
 ) -> Result<(), Error> {
     let (mut plain, mut told) = (BytesMut::new(), BytesMut::new());
-    let own = server.encryption.get();
+    let own = Encryption::of(&server);
     let begun = match own.and_then(|own| own.certified_or(listen.names.default_server())) {
         Some(own) => {
             refresh_staples(&own.staplers);
@@ -425,7 +428,7 @@ pub(super) fn check(req: &Request) -> Result<(), (u16, String)> {
             String::from("client sent plain HTTP request to HTTPS port"),
         ));
     };
-    let demand = req.server.settings.ssl.demand();
+    let demand = req.server.parts.of::<SslPolicy>().demand();
     if demand.is_none() {
         return Ok(());
     }

@@ -27,7 +27,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::carrier::Carrier;
 use super::connection::Connection;
-use crate::route::listen::{Binding, ListenOptions};
+use crate::settings::listen::{Binding, ListenOptions};
 use crate::worker::{Generation, Member};
 
 /// Wait after an accept that failed for want of descriptors or memory (nginx: accept_mutex_delay's

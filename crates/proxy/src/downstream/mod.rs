@@ -23,7 +23,6 @@ pub mod http2;
 mod http3;
 mod lanes;
 pub mod listener;
-pub(crate) mod policy;
 pub mod proxy_protocol;
 pub mod quic;
 pub(crate) mod respond;

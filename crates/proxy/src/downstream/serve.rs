@@ -24,8 +24,9 @@ use crate::log::request_error;
 use crate::phase;
 use crate::request::{self, Place, Request};
 use crate::response::Response;
-use crate::route::listen::Listen;
+use crate::route::name;
 use crate::route::target;
+use crate::settings::listen::Listen;
 use crate::stats::status_zone::{self, Visit};
 use millpond_system::clock::Instant;
 use millpond_system::log::error::Level;
@@ -315,7 +316,7 @@ fn is_for_reset(req: &Request, error: &SendError) -> bool {
 /// Takes the target apart and finds the server that it is for.
 pub fn find_server(req: &mut Request, listen: &Listen) -> Result<(), (u16, String)> {
     target::apply(req)?;
-    let server = listen.names.find(req);
+    let server = name::find(&listen.names, req);
     // The request began with the default server.
     if !Arc::ptr_eq(server, &req.server) {
         req.server = Arc::clone(server);

@@ -15,6 +15,7 @@ use millpond_system::body::{Body, BodyError, BodyStream, Piece};
 use millpond_wire::header::Fields;
 
 use super::fragment::Fragment;
+use crate::filter::settings::FilterSettings;
 use crate::request::Request;
 use crate::request::page::Kind;
 use crate::response::Response;
@@ -38,7 +39,7 @@ pub struct AdditionPolicy {
 
 /// Says whether something is to be added, and changes the head.
 pub(crate) fn run(req: &Request, response: &mut Response) -> bool {
-    let policy = &req.location.settings.addition;
+    let policy = &req.location.settings.of::<FilterSettings>().addition;
     if policy.before.is_none() && policy.after.is_none() || response.status != 200 {
         return false;
     }
@@ -55,7 +56,12 @@ pub(crate) fn run(req: &Request, response: &mut Response) -> bool {
 
 /// Adds to a body.
 pub(crate) fn add(req: &mut Request, body: Body) -> Body {
-    let policy = req.location.settings.addition.clone();
+    let policy = req
+        .location
+        .settings
+        .of::<FilterSettings>()
+        .addition
+        .clone();
     let mut fragment = |path: Option<String>| {
         let target = Target {
             uri: Bytes::from(path.filter(|path| !path.is_empty())?),

@@ -10,8 +10,8 @@ use millpond_wire::header::Field;
 
 use crate::request::Request;
 use crate::response::Response;
-use crate::route::listen::Binding;
 use crate::scope::build::Builder;
+use crate::settings::listen::Binding;
 
 /// The name of the field (RFC 7838 §3).
 const NAME: &[u8] = b"Alt-Svc";
@@ -27,7 +27,7 @@ pub fn settle(builder: &mut Builder, bindings: &[Binding]) {
         if !server.settings.quic.is_advertised || server.alternative.get().is_some() {
             continue;
         }
-        let is_of = |servers: &crate::route::name::ServerNames| {
+        let is_of = |servers: &crate::settings::names::ServerNames| {
             servers
                 .servers()
                 .any(|other| std::ptr::eq(&**other, &**server))

@@ -30,13 +30,14 @@ use millpond_system::body::{Body, BodyError, BodyStream, FILE_READ_SIZE, Piece};
 use millpond_system::log::error::Level;
 use millpond_wire::header::{Fields, Known};
 
+use crate::filter::settings::FilterSettings;
 use crate::log::request_error;
 use crate::request::{Request, Value};
 use crate::response::type_set::{ContentType, TypeSet};
 use crate::response::{DIGESTS, RangeRule, Response};
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
-use crate::settings::declared::Declared;
+use crate::scope::parts::{Part, Place};
 use crate::settings::level::Closing;
 
 /// The rows of this file.
@@ -122,8 +123,8 @@ impl Charset {
 
 /// Notes the sets of a block, and checks that they can be converted into one another.
 pub fn close(level: &mut Closing<'_>) {
-    let policy = &level.settings.charset;
-    let maps = &mut level.builder.of::<Declared>().charset_maps;
+    let policy = &level.settings.of::<FilterSettings>().charset;
+    let maps = level.builder.of::<CharsetMaps>();
     maps.note(policy);
     if let Err(message) = policy.check(maps) {
         level.builder.error(level.span(), message);
@@ -195,6 +196,10 @@ pub struct CharsetMaps {
     names: HashSet<Vec<u8>>,
 }
 
+impl Part for CharsetMaps {
+    const PLACE: Place = Place::CharsetMaps;
+}
+
 impl CharsetMaps {
     /// The conversion between two sets.
     pub fn find(&self, source: &[u8], target: &[u8]) -> Option<&Arc<Recode>> {
@@ -238,8 +243,7 @@ fn declare(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
     } else if one.eq_ignore_ascii_case("utf-8") {
         "\"charset_map\" with \"utf-8\" charset should be given in the second column".to_owned()
     } else if builder
-        .of::<Declared>()
-        .charset_maps
+        .of::<CharsetMaps>()
         .find(one.as_bytes(), other.as_bytes())
         .is_some()
     {
@@ -251,14 +255,8 @@ fn declare(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
         } else {
             byte_tables(builder, lines)
         };
-        builder
-            .of::<Declared>()
-            .charset_maps
-            .insert(one, other, there);
-        builder
-            .of::<Declared>()
-            .charset_maps
-            .insert(other, one, back);
+        builder.of::<CharsetMaps>().insert(one, other, there);
+        builder.of::<CharsetMaps>().insert(other, one, back);
         return;
     };
     builder.error(statement.span, message);
@@ -355,14 +353,14 @@ fn hex_bytes(text: &str) -> Option<Vec<u8>> {
 
 /// Sets the character set of an answer; returns how its body is to be converted.
 pub fn run(req: &mut Request, response: &mut Response) -> Option<Arc<Recode>> {
-    let policy = &req.location.settings.charset;
+    let policy = &req.location.settings.of::<FilterSettings>().charset;
     if policy.charset == Charset::Off && response.orders.charset.is_none()
         || response.changes.are_barred
     {
         return None;
     }
     let location = Arc::clone(&req.location);
-    let policy = &location.settings.charset;
+    let policy = &location.settings.of::<FilterSettings>().charset;
     let content_type = ContentType::of(response)?;
     let target = match response
         .orders
@@ -370,7 +368,7 @@ pub fn run(req: &mut Request, response: &mut Response) -> Option<Arc<Recode>> {
         .clone()
         .filter(|name| !name.is_empty())
     {
-        Some(ordered) if req.conf.declared.charset_maps.knows(&ordered) => ordered,
+        Some(ordered) if req.conf.parts.of::<CharsetMaps>().knows(&ordered) => ordered,
         Some(unknown) => {
             log_unknown(req, &unknown);
             return None;
@@ -396,7 +394,7 @@ pub fn run(req: &mut Request, response: &mut Response) -> Option<Arc<Recode>> {
 /// The character set that an answer of this server with a media type will get; `None` for none.
 pub fn name_for(req: &mut Request, media_type: &[u8]) -> Option<Bytes> {
     let location = Arc::clone(&req.location);
-    let policy = &location.settings.charset;
+    let policy = &location.settings.of::<FilterSettings>().charset;
     if TypeSet::any_has(&policy.types, media_type) {
         policy.charset.name(req)
     } else {
@@ -434,7 +432,7 @@ fn recode(
     if is_encoded {
         return None;
     }
-    let Some(recode) = req.conf.declared.charset_maps.find(source, target) else {
+    let Some(recode) = req.conf.parts.of::<CharsetMaps>().find(source, target) else {
         request_error::write(
             req,
             Level::Error,

@@ -17,11 +17,11 @@ use millpond_wire::header::Known;
 
 use super::compressor::compress_body;
 use super::{brotli, gzip, zstd};
+use crate::filter::settings::FilterSettings;
 use crate::request::Request;
 use crate::request::state::CompressedLens;
 use crate::response::Response;
 use crate::response::type_set::TypeSet;
-use crate::settings::location::LocationSettings;
 
 /// The codings, the first before the others where a client takes them alike.
 pub(crate) const CODINGS: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
@@ -41,17 +41,17 @@ enum How {
 }
 
 /// True if some coding may be chosen here.
-pub(crate) fn is_enabled(settings: &LocationSettings) -> bool {
-    settings.gzip.enabled || settings.brotli.enabled || settings.zstd.enabled
+pub(crate) fn is_enabled(filters: &FilterSettings) -> bool {
+    filters.gzip.enabled || filters.brotli.enabled || filters.zstd.enabled
 }
 
 /// Decides whether the answer is compressed, and changes its head.
 pub(crate) fn run(req: &mut Request, response: &mut Response) -> Option<Plan> {
-    let settings = &req.location.settings;
-    if !is_enabled(settings) || response.changes.are_barred || !may_be_coded(response) {
+    let filters = req.location.settings.of::<FilterSettings>();
+    if !is_enabled(filters) || response.changes.are_barred || !may_be_coded(response) {
         return None;
     }
-    let possible = CODINGS.map(|coding| is_possible(settings, coding, response).then_some(coding));
+    let possible = CODINGS.map(|coding| is_possible(filters, coding, response).then_some(coding));
     if possible == [None; 3] {
         return None;
     }
@@ -59,9 +59,9 @@ pub(crate) fn run(req: &mut Request, response: &mut Response) -> Option<Plan> {
     let coding = choose(req, response, possible.into_iter().flatten())?;
     let length = response.length;
     let how = match coding {
-        Coding::Brotli => How::Brotli(brotli::Plan::new(&settings.brotli, length)),
-        Coding::Zstd => How::Zstd(zstd::Plan::new(&settings.zstd, length)),
-        Coding::Gzip => How::Gzip(gzip::Plan::new(&settings.gzip, length)),
+        Coding::Brotli => How::Brotli(brotli::Plan::new(&filters.brotli, length)),
+        Coding::Zstd => How::Zstd(zstd::Plan::new(&filters.zstd, length)),
+        Coding::Gzip => How::Gzip(gzip::Plan::new(&filters.gzip, length)),
     };
     let lens = Rc::<CompressedLens>::default();
     req.compressed = Some((coding, Rc::clone(&lens)));
@@ -77,18 +77,18 @@ fn may_be_coded(response: &Response) -> bool {
     matches!(response.status, 200 | 403 | 404) && !codings.any(|it| !it.is_empty())
 }
 
-fn is_possible(settings: &LocationSettings, coding: Coding, response: &Response) -> bool {
+fn is_possible(filters: &FilterSettings, coding: Coding, response: &Response) -> bool {
     let (is_enabled, types, ByteSize(min)) = match coding {
         Coding::Brotli => {
-            let policy = &settings.brotli;
+            let policy = &filters.brotli;
             (policy.enabled, &policy.types, policy.min_length)
         }
         Coding::Zstd => {
-            let policy = &settings.zstd;
+            let policy = &filters.zstd;
             (policy.enabled, &policy.types, policy.min_length)
         }
         Coding::Gzip => {
-            let policy = &settings.gzip;
+            let policy = &filters.gzip;
             (policy.enabled, &policy.types, policy.min_length)
         }
     };

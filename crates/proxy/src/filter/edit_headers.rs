@@ -23,6 +23,7 @@ use millpond_semantics::date::parse_http_date;
 use millpond_wire::header::{Field, Known};
 
 use super::headers;
+use crate::filter::settings::FilterSettings;
 use crate::request::Request;
 use crate::response::type_set::ContentType;
 use crate::response::{RangeRule, Response};
@@ -45,7 +46,7 @@ const CLEAR_INPUT_SYNTAX: &str = "[-t types] name | prefix* ...";
 /// The edits of a location.
 #[derive(Clone, Debug, Default)]
 pub struct EditPolicy {
-    lines: Arc<[Line]>,
+    pub(super) lines: Arc<[Line]>,
     /// Lines about requests.
     pub(crate) input: Arc<[Line]>,
 }
@@ -355,11 +356,17 @@ pub(crate) fn frames(known: Known) -> bool {
 
 /// Makes the edits of the location.
 pub(crate) fn run(req: &mut Request, response: &mut Response) {
-    if req.location.settings.edit_headers.lines.is_empty() {
+    if !req.location.filters.edits {
         return;
     }
     let location = Arc::clone(&req.location);
-    for line in location.settings.edit_headers.lines.iter() {
+    for line in location
+        .settings
+        .of::<FilterSettings>()
+        .edit_headers
+        .lines
+        .iter()
+    {
         if line.is_about(response) {
             for edit in &line.edits {
                 edit.run(req, response);

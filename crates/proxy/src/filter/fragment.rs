@@ -29,6 +29,7 @@ use crate::provenance::Provenance;
 use crate::request::Request;
 use crate::request::page::{Kind, Page, Running};
 use crate::response::{Response, Source};
+use crate::subrequest::SubrequestPolicy;
 use crate::subrequest::{self, Answering};
 
 /// Bytes that are read of a fragment before it is its turn (arbitrary: most fragments fit whole).
@@ -211,7 +212,7 @@ fn is_kept(req: &Request) -> bool {
 }
 
 fn check_length(req: &Request, length: u64) -> Result<(), BodyError> {
-    let most = req.location.settings.subrequest.buffer_size.0;
+    let most = req.location.settings.of::<SubrequestPolicy>().buffer_size.0;
     if length <= most {
         return Ok(());
     }

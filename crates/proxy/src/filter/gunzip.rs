@@ -20,6 +20,7 @@ use millpond_system::body::{Body, BodyError, BodyStream, FILE_READ_SIZE, Piece};
 use millpond_wire::header::{Fields, Known};
 
 use super::gzip;
+use crate::filter::settings::FilterSettings;
 use crate::request::Request;
 use crate::response::Response;
 
@@ -46,7 +47,7 @@ pub struct GunzipPolicy {
 
 /// Says whether the answer is decompressed, and changes its head.
 pub(crate) fn run(req: &Request, response: &mut Response) -> bool {
-    if !req.location.settings.gunzip.enabled || response.changes.are_barred {
+    if !req.location.settings.of::<FilterSettings>().gunzip.enabled || response.changes.are_barred {
         return false;
     }
     if !is_gzip(&response.fields) {

@@ -19,9 +19,10 @@ use millpond_wire::http1::Version;
 
 use super::coding;
 use super::compressor::{Compressor, Level};
+use crate::expression::{Case, Regex};
+use crate::filter::settings::FilterSettings;
 use crate::request::Request;
 use crate::response::type_set::TypeSet;
-use crate::route::regex::{Case, Regex};
 use crate::var::Variable;
 
 /// The least room that is given to the compressor at a time (found good: a small answer fits into
@@ -262,7 +263,7 @@ fn window_bits(window: Window, length: Option<u64>) -> u8 {
 /// True if the client takes gzip, under the settings of the location; `fields` are those of the
 /// answer.
 pub(crate) fn is_taken(req: &Request, fields: &Fields) -> bool {
-    let policy = &req.location.settings.gzip;
+    let policy = &req.location.settings.of::<FilterSettings>().gzip;
     let Some(accepted) = req.field(Known::AcceptEncoding) else {
         return false;
     };

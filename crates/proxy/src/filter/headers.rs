@@ -22,6 +22,7 @@ use millpond_system::clock;
 use millpond_system::log::stamp::offset_at;
 use millpond_wire::header::{Field, Fields, Known};
 
+use crate::filter::settings::FilterSettings;
 use crate::request::Request;
 use crate::response::Response;
 
@@ -214,6 +215,13 @@ pub struct HeadersPolicy {
     pub trailers: Arc<[AddedField]>,
 }
 
+impl HeadersPolicy {
+    /// True if fields may be added, or replaced.
+    pub(super) fn adds_fields(&self) -> bool {
+        !self.fields.is_empty() || self.expires != Expires::Fixed(ExpiresTime::Off)
+    }
+}
+
 impl Family for HeadersPolicy {
     type Raw = HeadersDirectivesRaw;
 
@@ -272,7 +280,10 @@ pub fn run(req: &mut Request, response: &mut Response) {
     if let Some(cookie) = req.upstream.borrow_mut().sticky_cookie.take() {
         response.fields.push_known(Known::SetCookie, cookie);
     }
-    let policy = &req.location.settings.headers;
+    if !req.location.filters.adds {
+        return;
+    }
+    let policy = &req.location.settings.of::<FilterSettings>().headers;
     let is_safe = is_safe(response.status);
     let has_expires = policy.expires != Expires::Fixed(ExpiresTime::Off);
     let mut added = 0;
@@ -296,14 +307,20 @@ pub fn run(req: &mut Request, response: &mut Response) {
 
 /// True if the location adds a Last-Modified to answers with this status.
 pub fn adds_last_modified(req: &Request, status: u16) -> bool {
-    let mut fields = req.location.settings.headers.fields.iter();
+    let mut fields = req
+        .location
+        .settings
+        .of::<FilterSettings>()
+        .headers
+        .fields
+        .iter();
     fields.any(|field| field.known == Known::LastModified && field.applies(is_safe(status)))
 }
 
 /// Adds what may speak of the answer, but for the first fields.
 fn run_with_head(req: &mut Request, response: &mut Response, first: usize) {
     let location = Arc::clone(&req.location);
-    let policy = &location.settings.headers;
+    let policy = &location.settings.of::<FilterSettings>().headers;
     let is_safe = is_safe(response.status);
     lend(req, response);
     if is_safe && policy.expires != Expires::Fixed(ExpiresTime::Off) {
@@ -341,13 +358,19 @@ fn lend(req: &mut Request, response: &mut Response) {
 
 /// The trailer fields of an answer: the body's own and those of the location.
 pub fn trailers(req: &mut Request, own: Option<Fields>) -> Option<Fields> {
-    if req.location.settings.headers.trailers.is_empty() {
+    if !req.location.filters.adds_trailers {
         return own;
     }
     let location = Arc::clone(&req.location);
     let is_safe = is_safe(req.sent.status);
     req.sent.trailers = own.unwrap_or_default();
-    for field in location.settings.headers.trailers.iter() {
+    for field in location
+        .settings
+        .of::<FilterSettings>()
+        .headers
+        .trailers
+        .iter()
+    {
         if field.applies(is_safe) {
             let value = field.value(req);
             if !value.is_empty() {

@@ -32,6 +32,7 @@ pub(crate) mod fragment;
 pub(crate) mod gunzip;
 pub mod gzip;
 pub mod headers;
+pub mod settings;
 pub mod ssi;
 pub mod sub;
 pub mod userid;
@@ -47,9 +48,13 @@ use millpond_wire::http1::Version;
 use crate::cache::loaded::loaded;
 use crate::cache::provenance;
 use crate::conditional::{Refusal, not_modified, range};
+use crate::filter::settings::FilterSettings;
+use crate::filter::userid::UserIdMode;
 use crate::request::Request;
 use crate::response::{DIGESTS, Response, Source};
-use crate::settings::location::LocationSettings;
+use crate::scope::parts::Part;
+use crate::scope::parts::Place;
+use crate::settings::level::{Closing, DueFilters};
 use crate::upstream::by_rfc;
 
 /// A filter of texts; dispatched by one `match` in [`change_text`].
@@ -74,14 +79,52 @@ const TEXT_FILTERS: [Filter; 6] = [
 ];
 
 /// True if one of the filters of texts may act here: without one none of them is asked.
-pub fn changes_text(settings: &LocationSettings) -> bool {
-    settings.gunzip.enabled
-        || settings.addition.before.is_some()
-        || settings.addition.after.is_some()
-        || !settings.sub.pairs.is_empty()
-        || settings.charset.charset != charset::Charset::Off
-        || settings.ssi.enabled
-        || coding::is_enabled(settings)
+fn may_change_text(filters: &FilterSettings) -> bool {
+    filters.gunzip.enabled
+        || filters.addition.before.is_some()
+        || filters.addition.after.is_some()
+        || !filters.sub.pairs.is_empty()
+        || filters.charset.charset != charset::Charset::Off
+        || filters.ssi.enabled
+        || coding::is_enabled(filters)
+}
+
+fn changes_stored_text(filters: &FilterSettings) -> bool {
+    let charset = &filters.charset;
+    let may_recode = charset.source != charset::Charset::Off || charset.overrides;
+    !filters.sub.pairs.is_empty()
+        || filters.ssi.enabled
+        || filters.addition.before.is_some()
+        || filters.addition.after.is_some()
+        || (charset.charset != charset::Charset::Off && may_recode)
+}
+
+/// The strings that are replaced in texts, when they are the same for all requests.
+#[derive(Debug)]
+pub struct Texts {
+    search: Arc<sub::Search>,
+}
+
+impl Part for Texts {
+    const PLACE: Place = Place::Texts;
+}
+
+/// Notes the filters that may have something to do for answers of a block.
+pub fn close(level: &mut Closing<'_>) {
+    let filters = level.settings.of::<FilterSettings>();
+    let adds_trailers = !filters.headers.trailers.is_empty();
+    let due = DueFilters {
+        edits: !filters.edit_headers.lines.is_empty(),
+        adds: adds_trailers || filters.headers.adds_fields(),
+        adds_trailers,
+        marks_clients: !matches!(filters.userid.mode, UserIdMode::Off | UserIdMode::Log),
+        may_change_text: may_change_text(filters),
+        changes_stored_text: changes_stored_text(filters),
+    };
+    if let Some(search) = filters.sub.search() {
+        level.draft.put(Texts { search });
+    }
+    level.draft.put(due);
 }
 
 /// Decisions of the filters about the body.
@@ -114,7 +157,8 @@ pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
     userid::run(req, response);
     advertise::run(req, response);
     // An upstream may order a character set where none is configured.
-    let may_change = req.location.changes_text || response.orders.charset.is_some();
+    let due = req.location.filters;
+    let may_change = due.may_change_text || response.orders.charset.is_some();
     let may_change = may_change && !must_stay(req, response);
     let changes = may_change.then(|| change_text(req, response));
     let cut = range::run(req, response)?;
@@ -247,7 +291,7 @@ impl BodyChanges {
 /// Sets the fields that no single filter owns.
 fn finish_head(req: &Request, response: &mut Response) {
     let changes = &response.changes;
-    let is_told = changes.are_by_coding && req.location.settings.gzip.vary;
+    let is_told = changes.are_by_coding && req.location.settings.of::<FilterSettings>().gzip.vary;
     if is_told || changes.have_stored_encodings {
         let value = Bytes::from_static(b"Accept-Encoding");
         response.fields.push_known(Known::Vary, value);

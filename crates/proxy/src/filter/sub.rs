@@ -31,6 +31,8 @@ use millpond_conf::{ArgError, Args, FromArgs, Template};
 use millpond_system::body::{Body, BodyError, BodyStream, FILE_READ_SIZE, Piece};
 use millpond_wire::header::{Fields, Known};
 
+use crate::filter::Texts;
+use crate::filter::settings::FilterSettings;
 use crate::request::Request;
 use crate::response::type_set::TypeSet;
 use crate::response::{DIGESTS, RangeRule, Response};
@@ -86,7 +88,7 @@ impl FromArgs for Pair {
 
 /// Checks that there are not too many strings.
 pub fn close(level: &mut Closing<'_>) {
-    if level.settings.sub.pairs.len() > MOST_PAIRS {
+    if level.settings.of::<FilterSettings>().sub.pairs.len() > MOST_PAIRS {
         let message = format!("number of search patterns exceeds {MOST_PAIRS}");
         level.builder.error(level.span(), message);
     }
@@ -277,7 +279,7 @@ pub struct Plan {
 
 /// Decides whether an answer is searched, and changes its head.
 pub fn run(req: &mut Request, response: &mut Response) -> Option<Plan> {
-    let policy = &req.location.settings.sub;
+    let policy = &req.location.settings.of::<FilterSettings>().sub;
     if policy.pairs.is_empty() || response.changes.are_barred || response.length == Some(0) {
         return None;
     }
@@ -285,8 +287,8 @@ pub fn run(req: &mut Request, response: &mut Response) -> Option<Plan> {
         return None;
     }
     let (once, keeps_validators) = (policy.once, policy.last_modified);
-    let search = match &req.location.search {
-        Some(search) => Arc::clone(search),
+    let search = match req.location.parts.get::<Texts>() {
+        Some(texts) => Arc::clone(&texts.search),
         None => Arc::new(variable_search(req)?),
     };
     response.length = None;
@@ -305,7 +307,7 @@ pub fn run(req: &mut Request, response: &mut Response) -> Option<Plan> {
 /// The search for the strings of this request.
 fn variable_search(req: &mut Request) -> Option<Search> {
     let location = Arc::clone(&req.location);
-    let pairs = location.settings.sub.pairs.iter();
+    let pairs = location.settings.of::<FilterSettings>().sub.pairs.iter();
     let strings = pairs.map(|pair| (req.eval(&pair.string).to_vec(), &pair.replacement));
     Search::new(strings.collect())
 }

@@ -34,6 +34,7 @@ use millpond_system::log::error::Level;
 use millpond_wire::base64;
 use millpond_wire::header::{Field, Known};
 
+use crate::filter::settings::FilterSettings;
 use crate::log::request_error;
 use crate::request::Request;
 use crate::response::Response;
@@ -211,7 +212,7 @@ pub const COMPOSED: &[ComposedVariable] = &[
         doc: "Name of the cookie and id that the client brought, see `userid`.",
         write: |req, out| {
             let location = Arc::clone(&req.location);
-            let policy = &location.settings.userid;
+            let policy = &location.settings.of::<FilterSettings>().userid;
             if policy.mode == UserIdMode::Off {
                 return false;
             }
@@ -224,7 +225,7 @@ pub const COMPOSED: &[ComposedVariable] = &[
         doc: "Name of the cookie and id that the answer gives to the client, see `userid`.",
         write: |req, out| {
             let location = Arc::clone(&req.location);
-            let policy = &location.settings.userid;
+            let policy = &location.settings.of::<FilterSettings>().userid;
             let id = match decide(req, policy) {
                 Given::Nothing => None,
                 Given::New(id) => Some(id),
@@ -251,14 +252,11 @@ fn digits(id: &Id) -> String {
 
 /// Gives the client a cookie, if it needs one.
 pub(crate) fn run(req: &mut Request, response: &mut Response) {
-    if matches!(
-        req.location.settings.userid.mode,
-        UserIdMode::Off | UserIdMode::Log
-    ) {
+    if !req.location.filters.marks_clients {
         return;
     }
     let location = Arc::clone(&req.location);
-    let policy = &location.settings.userid;
+    let policy = &location.settings.of::<FilterSettings>().userid;
     let Some(text) = cookie_text(req, policy) else {
         return;
     };

@@ -23,15 +23,16 @@ use millpond_wire::http1::Method;
 use super::auth_basic::Checked;
 use super::{ContentHandler, auth_basic, auth_request};
 use crate::failure::Failure;
+use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::phase::Flow;
 use crate::request::Request;
-use crate::route::location::LocationKind;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
-use crate::settings::Location;
+use crate::settings::LimitExcept;
 use crate::settings::level::{self, Closing};
 use crate::settings::location::LocationSettings;
+use crate::settings::tree::LocationKind;
 use crate::stats::status_zone::StatusZone;
 
 /// Rows of this file.
@@ -215,9 +216,14 @@ pub fn is_due(req: &Request) -> bool {
 
 /// True for the settings of a location with a gate.
 pub fn has_gate(settings: &LocationSettings) -> bool {
-    !settings.access.rules.is_empty()
-        || !settings.auth_basic.is_off()
-        || settings.auth_request.path.on().is_some()
+    !settings.of::<HandlerSettings>().access.rules.is_empty()
+        || !settings.of::<HandlerSettings>().auth_basic.is_off()
+        || settings
+            .of::<HandlerSettings>()
+            .auth_request
+            .path
+            .on()
+            .is_some()
 }
 
 /// Asks the gates; a refusal that a password could change may have to wait (`auth_delay`).
@@ -233,9 +239,10 @@ async fn ask(req: &mut Request) -> Result<Flow, Failure> {
     let location = Arc::clone(&req.location);
     let by_address = location
         .settings
+        .of::<HandlerSettings>()
         .access
         .verdict(&req.client.remote.borrow());
-    match location.settings.satisfy.satisfy {
+    match location.settings.of::<HandlerSettings>().satisfy.satisfy {
         Satisfy::All => {
             if by_address == Some(Verdict::Deny) {
                 request_error::write(req, Level::Error, format_args!("access forbidden by rule"));
@@ -299,32 +306,37 @@ pub fn foresee(req: &mut Request) -> Foreseen {
     let settings = &location.settings;
     let mut notes = Vec::new();
     let address = req.client.remote.borrow().clone();
-    let by_address = settings.access.verdict(&address);
+    let by_address = settings.of::<HandlerSettings>().access.verdict(&address);
     let client = address.host_text();
     match by_address {
         Some(Verdict::Deny) => notes.push(format!("\"deny\" keeps {client} out (403)")),
         Some(Verdict::Allow) => notes.push(format!("\"allow\" lets {client} in")),
-        None if settings.access.rules.is_empty() => {}
+        None if settings.of::<HandlerSettings>().access.rules.is_empty() => {}
         None => notes.push(format!(
             "no \"allow\" or \"deny\" is about {client}: it may"
         )),
     }
     let password = auth_basic::foresee(req);
     notes.extend(password.note());
-    let asks = settings.auth_request.path.on().is_some();
+    let asks = settings
+        .of::<HandlerSettings>()
+        .auth_request
+        .path
+        .on()
+        .is_some();
     if asks {
         notes.push("\"auth_request\" decides when the request is made".to_string());
     }
     let denied = (by_address == Some(Verdict::Deny)).then_some(403);
     let lacking = password.is_refused().then_some(401);
-    let refused = match settings.satisfy.satisfy {
+    let refused = match settings.of::<HandlerSettings>().satisfy.satisfy {
         Satisfy::All => denied.or(lacking),
         Satisfy::Any if by_address == Some(Verdict::Allow) || asks => None,
         // A password that is there may open it.
         Satisfy::Any if password.is_undecided() => None,
         Satisfy::Any => lacking.or(denied),
     };
-    if settings.satisfy.satisfy == Satisfy::Any && notes.len() > 1 {
+    if settings.of::<HandlerSettings>().satisfy.satisfy == Satisfy::Any && notes.len() > 1 {
         notes.push("\"satisfy any\": one gate that opens is enough".to_string());
     }
     Foreseen { refused, notes }
@@ -335,21 +347,6 @@ pub fn foresee(req: &mut Request) -> Foreseen {
 enum Gate {
     Password,
     Request,
-}
-
-/// The methods of a location and the settings of all others.
-#[derive(Clone, Debug)]
-pub struct LimitExcept {
-    allowed: Vec<Method>,
-    /// Settings for other methods.
-    pub location: Arc<Location>,
-}
-
-impl LimitExcept {
-    /// True if requests of the method have the settings of the block.
-    pub fn limits(&self, method: Method) -> bool {
-        !self.allowed.contains(&method)
-    }
 }
 
 fn limit_except(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
@@ -392,9 +389,9 @@ pub fn close(level: &mut Closing<'_>) {
         return;
     };
     if let Some(location) = Arc::get_mut(&mut limit.location)
-        && location.handler.is_none()
+        && location.parts.get::<ContentHandler>().is_none()
     {
-        location.handler = Some(handler);
+        location.parts.put(handler);
     }
     level.draft.put(limit);
 }

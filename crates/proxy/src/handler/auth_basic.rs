@@ -26,6 +26,7 @@ use millpond_wire::header::Known;
 
 use super::password;
 use crate::failure::Failure;
+use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::request::Request;
 use crate::var::Variable;
@@ -112,7 +113,7 @@ enum Found {
 /// Asks for name and password where a location wants them.
 pub(crate) async fn check(req: &mut Request) -> Result<Checked, Failure> {
     let location = Arc::clone(&req.location);
-    let policy = &location.settings.auth_basic;
+    let policy = &location.settings.of::<HandlerSettings>().auth_basic;
     let (Some(realm), Some(file)) = (&policy.realm, &policy.user_file) else {
         return Ok(Checked::Off);
     };
@@ -205,7 +206,7 @@ impl Foreseen {
 /// Foresees the answer of the gate of a request's location, before a password is checked.
 pub(crate) fn foresee(req: &mut Request) -> Foreseen {
     let location = Arc::clone(&req.location);
-    let policy = &location.settings.auth_basic;
+    let policy = &location.settings.of::<HandlerSettings>().auth_basic;
     let (Some(realm), Some(_)) = (&policy.realm, &policy.user_file) else {
         return Foreseen::Off;
     };
@@ -219,7 +220,12 @@ pub(crate) fn foresee(req: &mut Request) -> Foreseen {
 
 /// Waits before a refusal, where the location wants that.
 pub(crate) async fn delay_refusal(req: &Request) -> Result<(), Failure> {
-    let delay = req.location.settings.auth_basic.delay;
+    let delay = req
+        .location
+        .settings
+        .of::<HandlerSettings>()
+        .auth_basic
+        .delay;
     if delay.is_zero() {
         return Ok(());
     }

@@ -16,6 +16,7 @@ use millpond_wire::header::Known;
 
 use super::auth_basic::Checked;
 use crate::failure::Failure;
+use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::request::Request;
 use crate::request::page::Kind;
@@ -63,7 +64,12 @@ impl FromArgs for AuthSet {
 
 /// Makes the variables that are set known to the configuration.
 pub fn close(level: &mut Closing<'_>) {
-    let sets = level.settings.auth_request.sets.iter();
+    let sets = level
+        .settings
+        .of::<HandlerSettings>()
+        .auth_request
+        .sets
+        .iter();
     let stored = sets.filter_map(|set| match set.variable {
         Variable::Stored(id) => Some(id),
         Variable::Args | Variable::LimitRate => None,
@@ -74,7 +80,7 @@ pub fn close(level: &mut Closing<'_>) {
 /// Asks where a location wants that.
 pub async fn check(req: &mut Request) -> Result<Checked, Failure> {
     let location = Arc::clone(&req.location);
-    let policy = &location.settings.auth_request;
+    let policy = &location.settings.of::<HandlerSettings>().auth_request;
     let OffOr::On(path) = &policy.path else {
         return Ok(Checked::Off);
     };

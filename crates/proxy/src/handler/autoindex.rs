@@ -21,6 +21,7 @@ use super::open_file::Kind;
 use super::path;
 use crate::failure::Failure;
 use crate::filter::charset;
+use crate::handler::settings::HandlerSettings;
 use crate::request::Request;
 use crate::response::Response;
 use crate::var::request::argument;
@@ -89,7 +90,7 @@ struct Page {
 
 /// Answers with the list of the folder; `None` where none is wanted.
 pub(crate) fn run(req: &mut Request) -> Result<Option<Response>, Failure> {
-    let policy = &req.location.settings.autoindex;
+    let policy = &req.location.settings.of::<HandlerSettings>().autoindex;
     if !policy.enabled || !matches!(req.method, Method::Get | Method::Head) {
         return Ok(None);
     }
@@ -139,7 +140,7 @@ fn callback(args: &[u8]) -> Option<&[u8]> {
 
 fn write_page(req: &mut Request, entries: &[Entry], out: &mut Vec<u8>) {
     let charset = charset::name_for(req, b"text/html");
-    let policy = &req.location.settings.autoindex;
+    let policy = &req.location.settings.of::<HandlerSettings>().autoindex;
     let page = Page {
         is_utf8: charset.is_some_and(|name| name.eq_ignore_ascii_case(b"utf-8")),
         is_exact: policy.is_exact,

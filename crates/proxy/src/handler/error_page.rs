@@ -25,7 +25,8 @@ use super::{redirect, special};
 use crate::downstream::body::RequestBody;
 use crate::failure::CLOSE_WITHOUT_ANSWER;
 use crate::failure::Failure;
-use crate::phase::{self, Flow, Phase};
+use crate::handler::settings::HandlerSettings;
+use crate::phase::{self, Flow, Next};
 use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::response::Response;
@@ -70,14 +71,6 @@ enum PageStatus {
     Own,
     /// The status of `=code`.
     Code(u16),
-}
-
-/// The request's next step: an answer, or a phase to run.
-pub(crate) enum Next {
-    /// The request is answered with this.
-    Answer(Box<Response>),
-    /// The request goes on from this phase, with another path or location.
-    Run(Phase),
 }
 
 impl FromArgs for ErrorPages {
@@ -168,7 +161,7 @@ pub(crate) fn follow_status(req: &mut Request, status: u16) -> Next {
 }
 
 fn find(req: &Request, status: u16) -> Option<Arc<ErrorPage>> {
-    let pages = &req.location.settings.error.pages;
+    let pages = &req.location.settings.of::<HandlerSettings>().error.pages;
     let of_status = pages
         .iter()
         .find(|pages| pages.statuses.contains(&status))?;
@@ -176,7 +169,12 @@ fn find(req: &Request, status: u16) -> Option<Arc<ErrorPage>> {
 }
 
 fn follow(req: &mut Request, page: &ErrorPage, status: u16) -> Next {
-    req.error.had_page = !req.location.settings.error.is_recursive;
+    req.error.had_page = !req
+        .location
+        .settings
+        .of::<HandlerSettings>()
+        .error
+        .is_recursive;
     req.error.status = match page.status {
         PageStatus::Error => special::wire_status(status),
         PageStatus::Own => 0,

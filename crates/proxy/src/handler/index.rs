@@ -15,6 +15,7 @@ use millpond_system::log::error::Level;
 use super::open_file::{self, Kind, PathError};
 use super::path::{self, FilePath};
 use crate::failure::Failure;
+use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::phase::{self, Flow};
 use crate::request::Request;
@@ -62,6 +63,7 @@ pub(crate) fn run(req: &mut Request) -> Result<Option<Flow>, Failure> {
     let mut is_folder_tested = false;
     for template in location
         .settings
+        .of::<HandlerSettings>()
         .index
         .names
         .iter()
@@ -159,7 +161,13 @@ fn index_failure(req: &Request, file: &[u8], error: PathError) -> Failure {
         );
         return Failure::Status(403);
     }
-    if req.location.settings.static_files.log_not_found {
+    if req
+        .location
+        .settings
+        .of::<HandlerSettings>()
+        .static_files
+        .log_not_found
+    {
         request_error::write(
             req,
             Level::Error,

@@ -12,12 +12,19 @@ use millpond_wire::header::Known;
 use millpond_wire::http1::request::FieldRef;
 
 use crate::filter::edit_headers::{Edit, Line, Name, frames};
+use crate::filter::settings::FilterSettings;
 use crate::request::Request;
 
 /// Makes the edits of the location.
 pub(crate) fn run(req: &mut Request) {
     let location = Arc::clone(&req.location);
-    for line in location.settings.edit_headers.input.iter() {
+    for line in location
+        .settings
+        .of::<FilterSettings>()
+        .edit_headers
+        .input
+        .iter()
+    {
         if line.is_about_type(req.head.get(Known::ContentType).unwrap_or_default()) {
             for edit in &line.edits {
                 change(req, edit, line);

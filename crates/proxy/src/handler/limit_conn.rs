@@ -16,12 +16,13 @@ use millpond_system::log::error::Level;
 
 use super::limit_zone::{KeyTable, LimitLevel, LimitStatus, read_zone};
 use crate::failure::Failure;
+use crate::handler::limit_zone::LimitZones;
+use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::phase::Flow;
 use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
-use crate::settings::declared::Declared;
 use crate::stats::limit::{LimitTally, Outcome};
 use crate::var::WordVariable;
 
@@ -127,7 +128,7 @@ fn limit_conn_zone(builder: &mut Builder, statement: &Statement, _draft: &mut Dr
     let Some(zone) = read_zone(builder, statement) else {
         return;
     };
-    let zones = &mut builder.of::<Declared>().limit_conn;
+    let zones = &mut builder.of::<LimitZones>().limit_conn;
     if zones.iter().any(|other| other.name == zone.name) {
         let message = format!(
             "limit_conn_zone \"{}\" is already bound to a key",
@@ -214,16 +215,22 @@ impl Drop for Held {
 
 /// Refuses the request where too many are being answered.
 pub fn run(req: &mut Request) -> Result<Flow, Failure> {
-    let has_limits = !req.location.settings.limit_conn.limits.is_empty();
+    let has_limits = !req
+        .location
+        .settings
+        .of::<HandlerSettings>()
+        .limit_conn
+        .limits
+        .is_empty();
     if !has_limits || req.limits.conn_status.is_some() {
         return Ok(Flow::Next);
     }
     let location = Arc::clone(&req.location);
-    let policy = &location.settings.limit_conn;
+    let policy = &location.settings.of::<HandlerSettings>().limit_conn;
     let conf = Arc::clone(&req.conf);
     for limit in &policy.limits {
         let limit = &limit.value;
-        let zones = &conf.declared.limit_conn;
+        let zones = &conf.parts.of::<LimitZones>().limit_conn;
         let Some(zone) = zones.iter().find(|zone| zone.name == limit.zone) else {
             continue;
         };

@@ -26,12 +26,13 @@ use millpond_system::log::error::Level;
 
 use super::limit_zone::{KeyTable, LimitLevel, LimitStatus, read_zone};
 use crate::failure::Failure;
+use crate::handler::limit_zone::LimitZones;
+use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::phase::Flow;
 use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
-use crate::settings::declared::Declared;
 use crate::stats::limit::{LimitTally, Outcome};
 use crate::var::WordVariable;
 
@@ -192,7 +193,7 @@ fn limit_req_zone(builder: &mut Builder, statement: &Statement, _draft: &mut Dra
         };
         rate = parsed;
     }
-    let zones = &mut builder.of::<Declared>().limit_req;
+    let zones = &mut builder.of::<LimitZones>().limit_req;
     if zones.iter().any(|other| other.name == zone.name) {
         let message = format!("limit_req_zone \"{}\" is already bound to a key", zone.name);
         builder.error(statement.span, message);
@@ -348,7 +349,13 @@ struct Active<'a> {
 /// True if there are limits that the request was not counted against yet.
 pub fn is_due(req: &Request) -> bool {
     // INVARIANT 3.
-    !req.location.settings.limit_req.limits.is_empty() && req.limits.req_status.is_none()
+    !req.location
+        .settings
+        .of::<HandlerSettings>()
+        .limit_req
+        .limits
+        .is_empty()
+        && req.limits.req_status.is_none()
 }
 
 /// Refuses or delays the request where there are limits.
@@ -357,7 +364,7 @@ pub async fn run(req: &mut Request) -> Result<Flow, Failure> {
         return Ok(Flow::Next);
     }
     let location = Arc::clone(&req.location);
-    let policy = &location.settings.limit_req;
+    let policy = &location.settings.of::<HandlerSettings>().limit_req;
     let active = active(req, policy);
     let Some(wait) = admit(req, policy, &active)? else {
         return Ok(Flow::Next);
@@ -390,7 +397,7 @@ fn active<'a>(req: &mut Request, policy: &'a LimitReqPolicy) -> Vec<Active<'a>> 
     let mut active = Vec::with_capacity(policy.limits.len());
     for limit in &policy.limits {
         let limit = &limit.value;
-        let zones = &conf.declared.limit_req;
+        let zones = &conf.parts.of::<LimitZones>().limit_req;
         let Some(zone) = zones.iter().find(|zone| zone.name == limit.zone) else {
             continue;
         };

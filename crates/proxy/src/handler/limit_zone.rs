@@ -17,8 +17,12 @@ use std::sync::Arc;
 use millpond_conf::value::parse_offset;
 use millpond_conf::{Span, Statement, Template, Word};
 
+use crate::handler::limit_conn::ConnectionZone;
+use crate::handler::limit_req::RequestZone;
+use crate::handler::settings::HandlerSettings;
 use crate::scope::build::Builder;
-use crate::settings::declared::Declared;
+use crate::scope::parts::Part;
+use crate::scope::parts::Place;
 use crate::settings::level::Closing;
 
 /// The smallest zone that nginx takes: eight pages.
@@ -172,9 +176,22 @@ fn cost(key: &[u8]) -> usize {
     (key.len() + ENTRY_COST).next_power_of_two()
 }
 
+/// The zones of a configuration.
+#[derive(Debug, Default)]
+pub struct LimitZones {
+    /// `limit_req_zone`.
+    pub limit_req: Vec<Arc<RequestZone>>,
+    /// `limit_conn_zone`.
+    pub limit_conn: Vec<Arc<ConnectionZone>>,
+}
+
+impl Part for LimitZones {
+    const PLACE: Place = Place::LimitZones;
+}
+
 /// Lets the zones of a new configuration go on with the tables of those before; the error is
 /// nginx's.
-pub fn inherit(new: &mut Declared, old: &Declared) -> Result<(), String> {
+pub fn inherit(new: &mut LimitZones, old: &LimitZones) -> Result<(), String> {
     for zone in &mut new.limit_req {
         let known = old
             .limit_req
@@ -257,9 +274,9 @@ struct ZonesUsed(Vec<(&'static str, String, Span)>);
 /// Remembers the zones that the limits of a block name.
 pub fn close(level: &mut Closing<'_>) {
     let settings = &*level.settings;
-    let requests = settings.limit_req.limits.iter();
+    let requests = settings.of::<HandlerSettings>().limit_req.limits.iter();
     let requests = requests.map(|limit| ("limit_req", &limit.value.zone, limit.span));
-    let connections = settings.limit_conn.limits.iter();
+    let connections = settings.of::<HandlerSettings>().limit_conn.limits.iter();
     let connections = connections.map(|limit| ("limit_conn", &limit.value.zone, limit.span));
     let mut seen = HashSet::new();
     for (directive, zone, span) in requests.chain(connections) {
@@ -281,7 +298,7 @@ pub fn close(level: &mut Closing<'_>) {
 pub fn check_uses(builder: &mut Builder) {
     let ZonesUsed(used) = builder.take();
     for (directive, zone, span) in used {
-        let declared = builder.of::<Declared>();
+        let declared = builder.of::<LimitZones>();
         let is_known = match directive {
             "limit_req" => declared.limit_req.iter().any(|known| known.name() == zone),
             _ => declared.limit_conn.iter().any(|known| known.name() == zone),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millpond_conf::{ArgError, Args, FromArgs};
 
+use crate::handler::settings::HandlerSettings;
 use crate::request::Request;
 
 /// The longest extension that is looked up; no media type has one nearly as long (arbitrary).
@@ -110,7 +111,11 @@ impl TypesPolicy {
 
 /// The media type for the path of a request.
 pub(crate) fn content_type(req: &Request) -> Bytes {
-    req.location.settings.types.type_of(&req.uri)
+    req.location
+        .settings
+        .of::<HandlerSettings>()
+        .types
+        .type_of(&req.uri)
 }
 
 /// The extension of a path's last segment.

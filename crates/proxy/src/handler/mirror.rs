@@ -23,6 +23,7 @@ use millpond_system::side_task::{Count, Running};
 
 use crate::downstream::body;
 use crate::failure::Failure;
+use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::phase::Flow;
 use crate::request::Request;
@@ -58,13 +59,18 @@ pub(crate) fn is_due(req: &Request) -> bool {
 
 /// True for the settings of a location with mirrors.
 pub(crate) fn has_mirrors(settings: &LocationSettings) -> bool {
-    settings.mirror.paths.iter().any(|path| path.on().is_some())
+    settings
+        .of::<HandlerSettings>()
+        .mirror
+        .paths
+        .iter()
+        .any(|path| path.on().is_some())
 }
 
 /// Sends the copies on their way.
 pub(crate) async fn run(req: &mut Request) -> Result<Flow, Failure> {
     let location = Arc::clone(&req.location);
-    let policy = &location.settings.mirror;
+    let policy = &location.settings.of::<HandlerSettings>().mirror;
     if policy.has_body {
         body::read_all(req).await?;
     }

@@ -33,6 +33,7 @@ pub(crate) mod redirect;
 pub mod referer;
 pub mod secure_link;
 pub mod secure_link_hmac;
+pub mod settings;
 pub(crate) mod special;
 pub(crate) mod static_file;
 pub mod stub_status;
@@ -51,8 +52,10 @@ use crate::failure::Failure;
 use crate::phase::{self, Begun, Flow};
 use crate::request::Request;
 use crate::response::Response;
-use crate::route::location::{Captured, Found};
+use crate::scope::parts::{Part, Place};
 use crate::settings::level::Closing;
+use crate::settings::level::Proxies;
+use crate::settings::tree::{Captured, Found};
 use crate::upstream::by_rfc;
 use crate::upstream::pass;
 
@@ -63,6 +66,10 @@ pub enum ContentHandler {
     Pass(Arc<pass::PassTarget>),
     /// Any other, by its record.
     Own(Arc<dyn Handler>),
+}
+
+impl Part for ContentHandler {
+    const PLACE: Place = Place::Content;
 }
 
 /// The record of a handler: how it runs, and how it is explained. The row of its directive puts it
@@ -106,6 +113,9 @@ pub fn close(level: &mut Closing<'_>) {
     {
         record.settle(level);
     }
+    if matches!(handler, ContentHandler::Pass(_)) {
+        level.draft.put(Proxies);
+    }
     level.draft.put(handler);
 }
 
@@ -132,7 +142,7 @@ pub fn find_location(req: &mut Request) -> Result<Flow, Failure> {
         return Err(Failure::Status(404));
     }
     body::check_announced(req)?;
-    limit_method(req);
+    phase::limit_method(req);
     check_lists(req)?;
     if needs_slash {
         let folder = req.location.name.clone();
@@ -148,7 +158,7 @@ fn check_lists(req: &Request) -> Result<(), Failure> {
     let Some(repeated) = req.head.repeated() else {
         return Ok(());
     };
-    let by_rfc = match &req.location.handler {
+    let by_rfc = match req.location.parts.get() {
         Some(ContentHandler::Pass(target)) => by_rfc::is_on(req, target),
         _ => false,
     };
@@ -161,22 +171,13 @@ fn check_lists(req: &Request) -> Result<(), Failure> {
     }
 }
 
-/// Goes over to the settings of `limit_except` when the method is not among the allowed ones.
-pub fn limit_method(req: &mut Request) {
-    if let Some(limit) = &req.location.limit_except
-        && limit.limits(req.method)
-    {
-        req.location = Arc::clone(&limit.location);
-    }
-}
-
 /// Runs the location's handler.
 pub fn content(req: &mut Request) -> Result<Begun<'_>, Failure> {
     if req.pass_is_lost {
         return Err(Failure::Internal("no upstream configuration".to_string()));
     }
     let location = Arc::clone(&req.location);
-    match &location.handler {
+    match location.parts.get() {
         Some(ContentHandler::Pass(target)) => pass::begin(req, &location, target),
         Some(ContentHandler::Own(handler)) => handler.begin(req),
         None => run_files(req).map(Begun::Done),

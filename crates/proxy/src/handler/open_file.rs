@@ -37,6 +37,7 @@ use rustix::io::Errno;
 
 use super::disable_symlinks::Links;
 use crate::failure::Failure;
+use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::request::Request;
 
@@ -153,7 +154,7 @@ pub(crate) struct PathError {
 /// Opens a path for reading, or takes it from the cache of the location.
 pub(crate) fn open(req: &mut Request, path: &[u8]) -> Result<OpenFile, PathError> {
     let way = Way::of(req, path);
-    let policy = &req.location.settings.open_file;
+    let policy = &req.location.settings.of::<HandlerSettings>().open_file;
     match policy.cache {
         CacheRule::Off => way.open(),
         CacheRule::On { id, .. } => {
@@ -167,7 +168,7 @@ pub(crate) fn open(req: &mut Request, path: &[u8]) -> Result<OpenFile, PathError
 /// Asks what a path names, without opening it.
 pub(crate) fn test(req: &mut Request, path: &[u8]) -> Result<Kind, PathError> {
     let way = Way::of(req, path);
-    let policy = &req.location.settings.open_file;
+    let policy = &req.location.settings.of::<HandlerSettings>().open_file;
     if let CacheRule::On { id, .. } = policy.cache {
         let caches = req.generation().open_files.0.borrow();
         let now = clock::instant();
@@ -449,7 +450,14 @@ impl PathError {
         } else {
             (Level::Crit, 500)
         };
-        if status != 404 || req.location.settings.static_files.log_not_found {
+        if status != 404
+            || req
+                .location
+                .settings
+                .of::<HandlerSettings>()
+                .static_files
+                .log_not_found
+        {
             self.log(req, level, path);
         }
         Failure::Status(status)

@@ -28,9 +28,10 @@ use millpond_conf::{
 };
 
 use crate::failure::Failure;
+use crate::handler::settings::HandlerSettings;
 use crate::request::Request;
-use crate::route::location::LocationKind;
 use crate::settings::level::Closing;
+use crate::settings::tree::LocationKind;
 use crate::var::ComposedVariable;
 
 /// The directives as they are written.
@@ -234,11 +235,12 @@ impl RootPolicy {
 
 /// Says which path an alias stands for, that of the block which has it.
 pub fn close(level: &mut Closing<'_>) {
-    let Some(number) = level.settings.root.alias_level() else {
+    let Some(number) = level.settings.of::<HandlerSettings>().root.alias_level() else {
         return;
     };
     let path = level.levels.get(number).and_then(|it| it.path.clone());
-    level.settings.root.bind_alias(path);
+    let handlers = level.settings.of_mut::<HandlerSettings>();
+    handlers.root.bind_alias(path);
     let is_own = number + 1 == level.levels.len();
     if is_own && matches!(level.kind, LocationKind::Named) {
         let message = "the \"alias\" directive cannot be used inside the named location";
@@ -290,7 +292,7 @@ pub const VARIABLES: &[ComposedVariable] = &[
 pub fn map(req: &mut Request) -> Result<FilePath, Failure> {
     let mut path = document_root(req);
     let settings = &req.location.settings;
-    let tail = match &settings.root.mapping {
+    let tail = match &settings.of::<HandlerSettings>().root.mapping {
         Mapping::Append => Some(&req.uri[..]),
         _ if req.path.has_left_prefix => None,
         Mapping::Whole if req.path.adds_to_alias => Some(&req.uri[..]),
@@ -312,7 +314,7 @@ pub fn map(req: &mut Request) -> Result<FilePath, Failure> {
 /// tail.
 pub fn document_root(req: &mut Request) -> FilePath {
     let location = Arc::clone(&req.location);
-    let base = &location.settings.root.base;
+    let base = &location.settings.of::<HandlerSettings>().root.base;
     // Room for the path of the request, so that the usual file costs one allocation.
     let mut bytes = Vec::with_capacity(base.template.source.len() + req.uri.len() + 16);
     match base.template.as_literal() {

@@ -17,6 +17,7 @@ use bytes::Bytes;
 use millpond_system::log::error::Level;
 use millpond_system::side_task::{Count, Running};
 
+use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::phase;
 use crate::request::Request;
@@ -48,7 +49,7 @@ pub struct PostActionPolicy {
 /// Sends the location's request on its way, if it has one.
 pub(crate) fn run(req: &Request) {
     let location = Arc::clone(&req.location);
-    let Some(target) = &location.settings.post_action.target else {
+    let Some(target) = &location.settings.of::<HandlerSettings>().post_action.target else {
         return;
     };
     let Some(running) = Running::enter(&RUNNING, MOST_RUNNING) else {

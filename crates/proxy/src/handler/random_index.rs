@@ -8,6 +8,7 @@ use millpond_system::chance;
 use super::open_file::Kind;
 use super::{folder, path};
 use crate::failure::Failure;
+use crate::handler::settings::HandlerSettings;
 use crate::phase::{self, Flow};
 use crate::request::Request;
 
@@ -27,7 +28,13 @@ pub struct RandomIndexPolicy {
 
 /// Goes on with any file of the folder; `None` where none is wanted or there is none.
 pub(crate) fn run(req: &mut Request) -> Result<Option<Flow>, Failure> {
-    if !req.location.settings.random_index.enabled {
+    if !req
+        .location
+        .settings
+        .of::<HandlerSettings>()
+        .random_index
+        .enabled
+    {
         return Ok(None);
     }
     let path = path::map(req)?;

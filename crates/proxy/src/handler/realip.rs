@@ -17,6 +17,7 @@ use millpond_conf::{ParseContext, Word};
 use millpond_system::address::Address;
 use millpond_system::network::{LowBits, Network, Recursive, forwarded, look_up};
 
+use crate::handler::settings::HandlerSettings;
 use crate::request::Request;
 use crate::settings::{Uses, level::Closing};
 use millpond_wire::header::Known;
@@ -43,7 +44,12 @@ pub struct RealIpPolicy {
 
 /// Notes that clients' addresses may be replaced.
 pub fn close(level: &mut Closing<'_>) {
-    level.builder.of::<Uses>().real_ip |= !level.settings.real_ip.from.is_empty();
+    level.builder.of::<Uses>().real_ip |= !level
+        .settings
+        .of::<HandlerSettings>()
+        .real_ip
+        .from
+        .is_empty();
 }
 
 /// Trusted addresses that one argument stands for.
@@ -105,7 +111,7 @@ pub fn start(req: &Request) {
 
 /// Replaces the client's address if it still is the peer's and the peer is trusted here.
 pub fn replace(req: &Request) {
-    let policy = &req.location.settings.real_ip;
+    let policy = &req.location.settings.of::<HandlerSettings>().real_ip;
     if policy.from.is_empty() || *req.client.remote.borrow() != req.client.connection.peer {
         return;
     }
@@ -136,7 +142,7 @@ pub fn replace(req: &Request) {
 
 /// Gives a session the address of its connection's own header, if a trusted balancer wrote it.
 pub fn start_session(req: &Request) {
-    replace_by_balancer(req, &req.location.settings.real_ip);
+    replace_by_balancer(req, &req.location.settings.of::<HandlerSettings>().real_ip);
 }
 
 /// Takes the address of the connection's own header, if a trusted balancer wrote it.

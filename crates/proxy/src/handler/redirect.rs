@@ -12,6 +12,7 @@ use millpond_semantics::uri::{EscapeKind, escape_into};
 use millpond_wire::header::Known;
 
 use crate::failure::Failure;
+use crate::handler::settings::HandlerSettings;
 use crate::request::Request;
 use crate::response::Response;
 
@@ -36,7 +37,13 @@ pub struct RedirectPolicy {
 
 /// The page in place of a redirect with this status, for a client that is to get one.
 pub(crate) fn refresh_page(req: &mut Request, status: u16) -> Option<Response> {
-    let is_wanted = req.location.settings.redirect.refreshes && matches!(status, 301 | 302);
+    let is_wanted = req
+        .location
+        .settings
+        .of::<HandlerSettings>()
+        .redirect
+        .refreshes
+        && matches!(status, 301 | 302);
     if !is_wanted || !is_msie(req.field(Known::UserAgent).unwrap_or_default()) {
         return None;
     }
@@ -63,7 +70,7 @@ impl Request {
     /// The Location field for `target`: a path becomes absolute where the settings want it,
     /// anything else stays.
     pub(crate) fn redirect_to(&self, target: Bytes) -> Bytes {
-        let policy = &self.location.settings.redirect;
+        let policy = &self.location.settings.of::<HandlerSettings>().redirect;
         if !policy.absolute || target.first() != Some(&b'/') {
             return target;
         }

@@ -13,11 +13,12 @@ use millpond_conf::source::Span;
 use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_wire::header::Known;
 
+use crate::expression::{Case, GaveUp, Regex};
+use crate::handler::settings::HandlerSettings;
 use crate::request::Request;
-use crate::route::host_table::{BadPattern, HostTable};
-use crate::route::name::ServerName;
-use crate::route::regex::{Case, GaveUp, Regex};
+use crate::settings::host_table::{BadPattern, HostTable};
 use crate::settings::level::Closing;
+use crate::settings::names::ServerName;
 use crate::var::Variable;
 
 /// The longest host that is looked at (nginx's bound).
@@ -58,7 +59,12 @@ impl RefererPolicy {
 
 /// nginx: `none` and `blocked` alone name no valid place, and every request would pass.
 pub fn close(level: &mut Closing<'_>) {
-    if let Some(span) = level.settings.referer.lacks_places() {
+    if let Some(span) = level
+        .settings
+        .of::<HandlerSettings>()
+        .referer
+        .lacks_places()
+    {
         let message = "the \"none\" or \"blocked\" referers are specified in the \
                        \"valid_referers\" directive without any valid referer";
         level.error_once(span, message);
@@ -157,7 +163,7 @@ impl ValidReferers {
 }
 
 fn is_invalid(req: &Request) -> bool {
-    let valid = &req.location.settings.referer.valid;
+    let valid = &req.location.settings.of::<HandlerSettings>().referer.valid;
     if !valid.iter().any(ValidReferers::names_places) {
         return false;
     }

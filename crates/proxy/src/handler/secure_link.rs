@@ -22,6 +22,7 @@ use millpond_conf::{
 use millpond_system::clock;
 use millpond_wire::base64;
 
+use crate::handler::settings::HandlerSettings;
 use crate::request::Request;
 use crate::var::ComposedVariable;
 
@@ -126,7 +127,7 @@ pub const VARIABLES: &[ComposedVariable] = &[
               with `secure_link_secret` the link itself, or empty.",
         write: |req, out| {
             let location = Arc::clone(&req.location);
-            match &location.settings.secure_link {
+            match &location.settings.of::<HandlerSettings>().secure_link {
                 SecureLinkPolicy::None => false,
                 SecureLinkPolicy::Digest { link, md5 } => write_digest(req, (link, md5), out),
                 SecureLinkPolicy::Path(secret) => write_path(req, secret, out),
@@ -138,7 +139,9 @@ pub const VARIABLES: &[ComposedVariable] = &[
         doc: "The time until which a signed link is good, as `secure_link` found it.",
         write: |req, out| {
             let location = Arc::clone(&req.location);
-            let SecureLinkPolicy::Digest { link, .. } = &location.settings.secure_link else {
+            let SecureLinkPolicy::Digest { link, .. } =
+                &location.settings.of::<HandlerSettings>().secure_link
+            else {
                 return false;
             };
             let brought = req.eval(link);

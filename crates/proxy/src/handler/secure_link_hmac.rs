@@ -27,6 +27,7 @@ use sha1::Sha1;
 use sha2::{Sha224, Sha256, Sha384, Sha512};
 
 use super::secure_link;
+use crate::handler::settings::HandlerSettings;
 use crate::request::Request;
 use crate::var::ComposedVariable;
 
@@ -147,14 +148,19 @@ pub const VARIABLES: &[ComposedVariable] = &[
 /// The value that a request has its token in.
 fn brought(req: &mut Request) -> Option<bytes::Bytes> {
     let location = Arc::clone(&req.location);
-    let link = location.settings.secure_link_hmac.link.as_ref()?;
+    let link = location
+        .settings
+        .of::<HandlerSettings>()
+        .secure_link_hmac
+        .link
+        .as_ref()?;
     Some(req.eval(link))
 }
 
 /// The tag that the message must have.
 fn expected(req: &mut Request) -> Option<Vec<u8>> {
     let location = Arc::clone(&req.location);
-    let policy = &location.settings.secure_link_hmac;
+    let policy = &location.settings.of::<HandlerSettings>().secure_link_hmac;
     let (message, secret) = (policy.message.as_ref()?, policy.secret.as_ref()?);
     let (message, secret) = (req.eval(message), req.eval(secret));
     policy.algorithm.tag(&secret, &message)

@@ -1,5 +1,4 @@
-//! `etag`, `if_modified_since`, `max_ranges`, `log_not_found`, `gzip_static`: files of this
-//! machine.
+//! `etag`, `log_not_found`, `gzip_static`: files of this machine.
 //!
 //! A path is mapped (`path.rs`), opened once and answered from its descriptor: a small file is read
 //! into memory, so that head and body leave in one write; a larger one is left to `sendfile`. A
@@ -14,7 +13,6 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use millpond_semantics::accept_encoding::Coding;
-use millpond_semantics::conditional;
 use millpond_semantics::date::format_http_date;
 use millpond_system::body::{Body, FileRegion, FileSource, Piece};
 use millpond_system::log::error::Level;
@@ -27,6 +25,8 @@ use super::redirect;
 use crate::failure::Failure;
 use crate::filter::coding::CODINGS;
 use crate::filter::gzip;
+use crate::filter::settings::FilterSettings;
+use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::request::Request;
 use crate::response::{Parts, RangeRule, Response};
@@ -42,13 +42,6 @@ pub struct StaticPolicy {
     /// Gives files an ETag, made from the time of their change and their length.
     #[directive(name = "etag", default = "on")]
     pub etag: bool,
-    /// Comparison of If-Modified-Since with the time of the last change.
-    #[directive(name = "if_modified_since", default = "exact")]
-    pub if_modified_since: IfModifiedSince,
-    /// The most ranges that a request may ask for; more are answered with the whole, and 0 allows
-    /// none.
-    #[directive(name = "max_ranges")]
-    pub max_ranges: Option<u32>,
     /// Logs requests for files that do not exist.
     #[directive(name = "log_not_found", default = "on")]
     pub log_not_found: bool,
@@ -67,31 +60,6 @@ pub struct StaticPolicy {
     /// to all.
     #[directive(name = "zstd_static", default = "off")]
     pub zstd_static: StaticCoding,
-}
-
-/// The comparison of If-Modified-Since.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
-pub enum IfModifiedSince {
-    /// Dates are not compared: the answer always counts as modified.
-    #[word("off")]
-    Off,
-    /// Unmodified when the times are equal.
-    #[word("exact")]
-    Exact,
-    /// Unmodified when the last change is not later.
-    #[word("before")]
-    Before,
-}
-
-impl IfModifiedSince {
-    /// The rule for [`conditional::evaluate`].
-    pub fn rule(self) -> conditional::IfModifiedSince {
-        match self {
-            IfModifiedSince::Off => conditional::IfModifiedSince::Off,
-            IfModifiedSince::Exact => conditional::IfModifiedSince::Exact,
-            IfModifiedSince::Before => conditional::IfModifiedSince::Before,
-        }
-    }
 }
 
 /// The clients for whom compressed files are looked for.
@@ -195,13 +163,13 @@ pub(crate) fn answer_part(
 pub(crate) fn answer(req: &Request, file: &OpenFile) -> Result<Response, Failure> {
     let settings = &req.location.settings;
     let mut fields = Fields::with_capacity(8);
-    let content_type = settings.types.type_of(&req.uri);
+    let content_type = settings.of::<HandlerSettings>().types.type_of(&req.uri);
     if !content_type.is_empty() {
         fields.push_known(Known::ContentType, content_type);
     }
     let date = Bytes::copy_from_slice(&format_http_date(file.modified));
     fields.push_known(Known::LastModified, date);
-    if settings.static_files.etag {
+    if settings.of::<HandlerSettings>().static_files.etag {
         fields.push_known(Known::ETag, etag(file.modified, file.len));
     }
     Ok(Response {
@@ -274,7 +242,7 @@ enum Compressed {
 }
 
 fn find_compressed(req: &mut Request) -> Result<Compressed, Failure> {
-    let policy = &req.location.settings.static_files;
+    let policy = &req.location.settings.of::<HandlerSettings>().static_files;
     let modes = [policy.brotli_static, policy.zstd_static, policy.gzip_static];
     if modes == [StaticCoding::Off; 3] || !matches!(req.method, Method::Get | Method::Head) {
         return Ok(Compressed::Nothing);
@@ -307,7 +275,7 @@ fn find_coded(
         return Ok(Compressed::Nothing);
     }
     let is_taken = mode == StaticCoding::Always || is_taken(req, coding);
-    if !is_taken && !req.location.settings.gzip.vary {
+    if !is_taken && !req.location.settings.of::<FilterSettings>().gzip.vary {
         return Ok(Compressed::Nothing);
     }
     let mut path = path::map(req)?;

@@ -20,10 +20,12 @@ use millpond_system::log::error::Level;
 use super::open_file::{self, Kind};
 use super::path::{self, FilePath, Mapping};
 use crate::failure::Failure;
+use crate::handler::settings::HandlerSettings;
 use crate::phase::{self, Flow};
 use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
+use crate::scope::parts::{Part, Place};
 
 /// The rows of this file.
 pub const ROWS: &[Row] = &[Row {
@@ -42,6 +44,10 @@ pub const ROWS: &[Row] = &[Row {
 pub struct TryFiles {
     candidates: Vec<Candidate>,
     fallback: Fallback,
+}
+
+impl Part for TryFiles {
+    const PLACE: Place = Place::FirstFiles;
 }
 
 #[derive(Debug)]
@@ -114,14 +120,14 @@ fn template(builder: &mut Builder, text: &str, span: millpond_conf::Span) -> Opt
 
 /// Tries the files of the location.
 pub fn run(req: &mut Request) -> Result<Flow, Failure> {
-    if req.location.try_files.is_none() {
+    if req.location.parts.get::<TryFiles>().is_none() {
         return Ok(Flow::Next);
     }
     let location = Arc::clone(&req.location);
-    let Some(rule) = &location.try_files else {
+    let Some(rule) = location.parts.get::<TryFiles>() else {
         return Ok(Flow::Next);
     };
-    let mapping = location.settings.root.mapping();
+    let mapping = location.settings.of::<HandlerSettings>().root.mapping();
     let mut path = path::document_root(req);
     for candidate in &rule.candidates {
         let name = relative(req.eval(&candidate.name), &candidate.name, mapping);

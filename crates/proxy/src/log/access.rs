@@ -13,8 +13,9 @@ use millpond_system::log::turn;
 
 use super::format::COMBINED;
 use super::line::{self, RequestLog};
+use crate::log::format::Logs;
+use crate::log::settings::LogSettings;
 use crate::request::Request;
-use crate::settings::declared::Declared;
 use crate::settings::level::Closing;
 
 /// The log of requests whose blocks name none.
@@ -69,7 +70,7 @@ impl FromArgs for AccessLog {
 
 /// Finds the formats of a block's logs and gives it the default log if it has none.
 pub fn close(level: &mut Closing<'_>) {
-    let policy = &mut level.settings.access_log;
+    let policy = &mut level.settings.of_mut::<LogSettings>().access_log;
     if policy.logs.is_empty() {
         let log = RequestLog::optional(Path::new(DEFAULT_PATH), DIRECTIVE, COMBINED);
         policy.logs.push(OffOr::On(AccessLog(log)));
@@ -79,20 +80,20 @@ pub fn close(level: &mut Closing<'_>) {
 
 /// Finds the formats of a block's logs.
 pub fn complete(level: &mut Closing<'_>) {
-    let policy = &level.settings.access_log;
+    let policy = &level.settings.of::<LogSettings>().access_log;
     let found = policy.logs.iter().filter_map(OffOr::on);
-    let (declared, cx) = level.builder.with_cx::<Declared>();
-    line::complete(found.map(|AccessLog(log)| log), &mut declared.logs, cx);
+    let (logs, cx) = level.builder.with_cx::<Logs>();
+    line::complete(found.map(|AccessLog(log)| log), logs, cx);
 }
 
 /// Writes the request's lines.
 pub fn write(req: &mut Request) {
-    let logs = &req.location.settings.access_log.logs;
+    let logs = &req.location.settings.of::<LogSettings>().access_log.logs;
     if logs.iter().any(|log| matches!(log, OffOr::Off)) {
         return;
     }
     let location = Arc::clone(&req.location);
-    let policy = &location.settings.access_log;
+    let policy = &location.settings.of::<LogSettings>().access_log;
     for AccessLog(log) in policy.logs.iter().filter_map(OffOr::on) {
         log.write(req, policy.files.on());
     }

@@ -24,7 +24,6 @@ use super::access::AccessLogPolicy;
 use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
-use crate::settings::declared::Declared;
 
 /// The name of the format that is there without being declared.
 pub const COMBINED: &str = "combined";
@@ -176,7 +175,7 @@ fn log_format(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
         }
     }
     let format = Arc::new(LogFormat { parts, escape });
-    let formats = &mut builder.of::<Declared>().logs.formats;
+    let formats = &mut builder.of::<Logs>().formats;
     // nginx: sessions have no format without being named.
     let is_built_in = name.text == COMBINED && draft.context == Contexts::HTTP;
     let is_known = formats.contains_key(&name.text) || is_built_in;

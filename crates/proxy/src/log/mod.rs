@@ -11,4 +11,5 @@ pub mod access;
 pub mod format;
 pub(crate) mod line;
 pub mod request_error;
+pub mod settings;
 pub mod upstream;

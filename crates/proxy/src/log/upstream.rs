@@ -27,8 +27,9 @@ use millpond_wire::header::Fields;
 
 use super::format::UPSTREAM;
 use super::line::{self, RequestLog};
+use crate::log::format::Logs;
+use crate::log::settings::LogSettings;
 use crate::request::Request;
-use crate::settings::declared::Declared;
 use crate::settings::level::Closing;
 use crate::trace::UpstreamTrace;
 
@@ -64,12 +65,13 @@ impl FromArgs for UpstreamLog {
 pub fn close(level: &mut Closing<'_>) {
     let found = level
         .settings
+        .of::<LogSettings>()
         .upstream_log
         .logs
         .iter()
         .filter_map(OffOr::on);
-    let (declared, cx) = level.builder.with_cx::<Declared>();
-    line::complete(found.map(|UpstreamLog(log)| log), &mut declared.logs, cx);
+    let (logs, cx) = level.builder.with_cx::<Logs>();
+    line::complete(found.map(|UpstreamLog(log)| log), logs, cx);
 }
 
 /// An exchange that is logged when this is dropped.
@@ -83,7 +85,7 @@ pub struct LoggedExchange {
 impl LoggedExchange {
     /// The last attempt of the request's trace begins; nothing where it is not logged.
     pub fn begin(req: &Request) -> Option<Self> {
-        let logs = &req.location.settings.upstream_log.logs;
+        let logs = &req.location.settings.of::<LogSettings>().upstream_log.logs;
         if logs.is_empty() || logs.iter().any(|log| matches!(log, OffOr::Off)) {
             return None;
         }
@@ -138,8 +140,13 @@ impl Drop for LoggedExchange {
     fn drop(&mut self) {
         self.settle();
         let location = Arc::clone(&self.req.location);
-        let files = location.settings.access_log.files.on();
-        let logs = location.settings.upstream_log.logs.iter();
+        let files = location.settings.of::<LogSettings>().access_log.files.on();
+        let logs = location
+            .settings
+            .of::<LogSettings>()
+            .upstream_log
+            .logs
+            .iter();
         for UpstreamLog(log) in logs.filter_map(OffOr::on) {
             log.write(&mut self.req, files);
         }

@@ -19,12 +19,12 @@ use bytes::Bytes;
 use millpond_conf::{Statement, Template, Word};
 
 use super::Lookup;
+use crate::expression::{Case, Regex};
 use crate::request::Request;
 use crate::rewrite::variable_name;
-use crate::route::host_table::{BadPattern, HostTable};
-use crate::route::regex::{Case, Regex};
 use crate::scope::block::Draft;
 use crate::scope::build::Builder;
+use crate::settings::host_table::{BadPattern, HostTable};
 use crate::var::{self, Definition};
 
 /// A compiled `map`.

@@ -42,11 +42,12 @@ use crate::handler::ContentHandler;
 use crate::log::request_error;
 use crate::phase::Flow;
 use crate::request::Request;
-use crate::route::location::LocationKind;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
+use crate::scope::parts::{self, Place};
 use crate::settings::Location;
 use crate::settings::level::{self, Closing};
+use crate::settings::tree::LocationKind;
 use crate::stats::status_zone::StatusZone;
 use crate::var;
 
@@ -116,16 +117,20 @@ pub struct RewritePolicy {
     /// Gives the error log a line at level notice for each step of `rewrite`.
     #[directive(name = "rewrite_log", default = "off")]
     pub log: bool,
-    /// Logs as a warning the use of a variable that `set` names, but that no `set` has been run
-    /// for.
-    #[directive(name = "uninitialized_variable_warn", default = "on")]
-    pub warn_uninitialized: bool,
+}
+
+impl parts::Part for RewritePolicy {
+    const PLACE: Place = Place::Rewriting;
 }
 
 /// The compiled directives of a block.
 #[derive(Debug, Default)]
 pub struct Script {
     steps: Vec<Step>,
+}
+
+impl parts::Part for Script {
+    const PLACE: Place = Place::Script;
 }
 
 /// One directive.
@@ -175,9 +180,9 @@ impl Script {
                 ..
             } = step
                 && let Some(location) = Arc::get_mut(location)
-                && location.handler.is_none()
+                && location.parts.get::<ContentHandler>().is_none()
             {
-                location.handler = Some(handler.clone());
+                location.parts.put(handler.clone());
             }
         }
     }
@@ -191,7 +196,10 @@ pub fn close(level: &mut Closing<'_>) {
 }
 
 /// Runs a block's script.
-pub fn run(req: &mut Request, script: &Script) -> Result<Flow, Failure> {
+pub fn run(req: &mut Request, level: &Location) -> Result<Flow, Failure> {
+    let Some(script) = level.parts.get::<Script>() else {
+        return Ok(Flow::Next);
+    };
     let mut form = CaptureForm::Escaped;
     let mut at = 0;
     // INVARIANT 1.
@@ -232,8 +240,9 @@ pub fn run(req: &mut Request, script: &Script) -> Result<Flow, Failure> {
 /// nginx: the request stays with the handler of a block before it, but that finds no upstream in
 /// the settings of this one, unless the location around them has one.
 fn enter(req: &mut Request, location: &Arc<Location>) {
-    let had_pass = matches!(req.location.handler, Some(ContentHandler::Pass(_)));
-    req.pass_is_lost = location.handler.is_none() && (had_pass || req.pass_is_lost);
+    let had_pass = matches!(req.location.parts.get(), Some(ContentHandler::Pass(_)));
+    let has_handler = location.parts.get::<ContentHandler>().is_some();
+    req.pass_is_lost = !has_handler && (had_pass || req.pass_is_lost);
     req.location = Arc::clone(location);
 }
 
@@ -254,7 +263,9 @@ fn if_block(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     }
     let mut location = level::nested(builder, statement, inner, LocationKind::Unnamed);
     let Some(condition) = condition else { return };
-    let steps = std::mem::take(&mut location.script.steps);
+    let own = location.parts.get_mut::<Script>();
+    let steps = own.map(|it| std::mem::take(&mut it.steps));
+    let steps = steps.unwrap_or_default();
     location.is_internal |= draft.is_internal;
     let script = draft.of::<Script>();
     script.steps.push(Step::If {
@@ -300,7 +311,7 @@ fn eval(req: &mut Request, template: &Template, form: CaptureForm) -> bytes::Byt
 
 /// Writes a line for `rewrite_log`.
 fn trace(req: &Request, message: std::fmt::Arguments<'_>) {
-    if req.location.settings.rewrite.log {
+    if req.location.settings.of::<RewritePolicy>().log {
         request_error::write(req, Level::Notice, message);
     }
 }

@@ -12,9 +12,10 @@ use millpond_semantics::uri::unescape_redirect;
 use millpond_wire::header::Known;
 
 use super::{CaptureForm, Next, Script, Step, eval, eval_into, text, trace};
+use crate::expression::Captures;
+use crate::expression::{Case, Regex};
 use crate::failure::Failure;
-use crate::request::{Captures, Request};
-use crate::route::regex::{Case, Regex};
+use crate::request::Request;
 use crate::scope::block::Draft;
 use crate::scope::build::Builder;
 

@@ -2,11 +2,8 @@
 //!
 //! The listener's address gives the candidates, the host picks the server ([`name`]), the target is
 //! taken apart ([`target`]), and after the server's rewrites the path picks the location
-//! ([`location`]).
+//! (`settings::tree`).
 
-pub(crate) mod host_table;
-pub mod listen;
-pub mod location;
+mod captures;
 pub mod name;
-pub mod regex;
 pub mod target;

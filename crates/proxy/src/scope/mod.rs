@@ -16,4 +16,5 @@ pub mod block;
 pub mod build;
 pub mod code;
 pub(crate) mod lines;
+pub mod parts;
 pub(crate) mod slots;

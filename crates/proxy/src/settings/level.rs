@@ -21,27 +21,22 @@ use millpond_conf::{Applied, Contexts, Directive, Family, ParseContext, Scope};
 
 use super::Location;
 use super::location::{LocationSettings, LocationSettingsRaw};
+use super::room::Room;
 use super::server::{ServerSettings, ServerSettingsRaw};
-use crate::cache::zones::LocationCache;
-use crate::handler::ContentHandler;
-use crate::handler::access::LimitExcept;
-use crate::handler::try_files::TryFiles;
-use crate::rewrite::Script;
-use crate::route::location::{LocationKind, LocationTree};
 use crate::scope::block::Draft;
 use crate::scope::build::Builder;
+use crate::scope::parts::{Part, Parts};
 use crate::scope::slots::Slots;
-use crate::stats::status_zone::StatusZone;
+use crate::settings::tree::{LocationKind, LocationTree};
 use crate::trace::policy::TracePolicy;
-use crate::upstream::pass::PassTarget;
 
 /// Raw settings of one block.
 #[derive(Default)]
 pub struct Level {
-    /// The lines of families of locations.
-    pub location: LocationSettingsRaw,
+    /// The lines of families that are no module's above.
+    location: LocationSettingsRaw,
     server: ServerSettingsRaw,
-    /// The lines of families that have a slot of their own.
+    /// The lines of rooms, and of families that have a slot of their own.
     own: Slots,
     /// The path of a location, which an alias replaces; none for a regular expression.
     pub path: Option<Bytes>,
@@ -52,7 +47,7 @@ pub struct Level {
 pub struct Levels(pub Vec<Level>);
 
 /// A hook that checks the lines of one block by themselves.
-pub type Check = fn(&mut Builder, &LocationSettingsRaw, &Draft);
+pub type Check = fn(&mut Builder, &Level, &Draft);
 
 /// A hook that settles a block at its end.
 pub type Close = fn(&mut Closing<'_>);
@@ -84,17 +79,30 @@ impl OwnFamily {
 
 /// The protocol that directives are named after which are there once for each of them; those of
 /// other families do not ask.
-const PROTOCOL: &str = "proxy";
+pub(super) const PROTOCOL: &str = "proxy";
 
 /// The hooks of all families.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Hooks {
+    /// Rooms of locations.
+    pub rooms: &'static [Room],
+    /// Rooms of servers.
+    pub server_rooms: &'static [Room],
     /// Families with a slot of their own.
     pub families: &'static [OwnFamily],
     /// Checks of the lines of a block, the http block among them.
     pub check: &'static [Check],
     /// Ends of servers, locations, and blocks inside of them.
     pub close: &'static [Close],
+    /// The things that lines declare for requests ([`keep`]).
+    pub parts: &'static [fn(&mut Draft, &mut Parts)],
+}
+
+impl Hooks {
+    /// The hooks that a walk was given.
+    pub fn of(builder: &Builder) -> Hooks {
+        builder.get().copied().unwrap_or_default()
+    }
 }
 
 /// A block at its end.
@@ -133,17 +141,10 @@ impl Closing<'_> {
         raws.find_map(|raw: &F::Raw| F::span_of(raw, PROTOCOL, name))
     }
 
-    /// The upstreams that the block passes requests to.
-    pub fn pass_target(&self) -> Option<Arc<PassTarget>> {
-        match self.draft.get() {
-            Some(ContentHandler::Pass(target)) => Some(Arc::clone(target)),
-            _ => None,
-        }
-    }
-
     /// The place of a directive among the lines of the block itself.
     pub fn own_span(&self, name: &str) -> Option<Span> {
-        LocationSettings::span_of(&self.levels.last()?.location, name)
+        let hooks = Hooks::of(self.builder);
+        self.levels.last()?.span_of(&hooks, name)
     }
 
     /// Reports a mistake at a place, once: blocks inside of the one that has it find it again.
@@ -160,21 +161,55 @@ impl Closing<'_> {
     }
 }
 
+impl Level {
+    /// The lines of a room; none where the block has none.
+    pub fn raw<S>(&self) -> Option<&S::Raw>
+    where
+        S: Scope,
+        S::Raw: Any,
+    {
+        self.own.get()
+    }
+
+    /// The lines of a family that is a room, or has a slot of its own.
+    pub(super) fn of_family<F>(&self) -> Option<&F::Raw>
+    where
+        F: Family,
+        F::Raw: Any,
+    {
+        self.own.get()
+    }
+
+    /// The place of a directive among the lines of the block.
+    pub fn span_of(&self, hooks: &Hooks, name: &str) -> Option<Span> {
+        let of_room = |room: &Room| room.span_of(self, name);
+        LocationSettings::span_of(&self.location, name)
+            .or_else(|| hooks.rooms.iter().find_map(of_room))
+    }
+}
+
 impl Levels {
     /// Obeys the setting of a family of the innermost block.
     pub fn apply(
         &mut self,
-        statement: &Statement,
-        context: Contexts,
+        hooks: &Hooks,
+        (statement, context): (&Statement, Contexts),
         cx: &mut ParseContext,
     ) -> Applied {
         let Some(level) = self.0.last_mut() else {
             return Applied::Unknown;
         };
-        match LocationSettings::apply(&mut level.location, statement, context, cx) {
-            Applied::Unknown => ServerSettings::apply(&mut level.server, statement, context, cx),
-            done => done,
+        let applied = LocationSettings::apply(&mut level.location, statement, context, cx);
+        if applied == Applied::Done
+            || ServerSettings::apply(&mut level.server, statement, context, cx) == Applied::Done
+        {
+            return Applied::Done;
         }
+        let rooms = hooks.rooms.iter().chain(hooks.server_rooms);
+        let mut applied = rooms.map(|it| it.apply(&mut level.own, (statement, context), cx));
+        applied
+            .find(|applied| *applied == Applied::Done)
+            .unwrap_or(Applied::Unknown)
     }
 
     /// Obeys a setting of the innermost block, of one of the families with slots of their own.
@@ -195,16 +230,24 @@ impl Levels {
             .unwrap_or(Applied::Unknown)
     }
 
-    /// Settings of a server, merged.
-    pub fn server(&self, cx: &mut ParseContext) -> ServerSettings {
+    /// Settings of a server, merged, and those of rooms.
+    pub fn server(&self, hooks: &Hooks, cx: &mut ParseContext) -> (ServerSettings, Parts) {
         let raws: Vec<&ServerSettingsRaw> = self.0.iter().map(|level| &level.server).collect();
-        ServerSettings::resolve(&raws, cx)
+        let mut parts = Parts::default();
+        for room in hooks.server_rooms {
+            room.merge(&self.0, cx, &mut parts);
+        }
+        (ServerSettings::resolve(&raws, cx), parts)
     }
 
     /// Settings of the innermost block, merged.
-    pub fn location(&self, cx: &mut ParseContext) -> LocationSettings {
+    pub fn location(&self, hooks: &Hooks, cx: &mut ParseContext) -> LocationSettings {
         let raws: Vec<&LocationSettingsRaw> = self.0.iter().map(|level| &level.location).collect();
-        LocationSettings::resolve(&raws, cx)
+        let mut settings = LocationSettings::resolve(&raws, cx);
+        for room in hooks.rooms {
+            room.merge(&self.0, cx, &mut settings.rooms);
+        }
+        settings
     }
 }
 
@@ -230,9 +273,10 @@ pub fn nested(
 /// Merges the settings of the innermost level, runs the hooks and leaves it.
 pub fn close(builder: &mut Builder, mut draft: Draft, kind: LocationKind) -> Location {
     let mut levels: Levels = builder.take();
-    let mut settings = levels.location(&mut builder.cx);
+    let hooks = Hooks::of(builder);
+    let mut settings = levels.location(&hooks, &mut builder.cx);
     if let Some(level) = levels.0.last() {
-        check(builder, &level.location, &draft);
+        check(builder, level, &draft);
     }
     let mut closing = Closing {
         builder,
@@ -241,24 +285,54 @@ pub fn close(builder: &mut Builder, mut draft: Draft, kind: LocationKind) -> Loc
         levels: &levels.0,
         kind: &kind,
     };
-    let hooks = closing
-        .builder
-        .get::<Hooks>()
-        .map_or(&[][..], |it| it.close);
-    for hook in hooks {
+    for hook in hooks.close {
         hook(&mut closing);
     }
     levels.0.pop();
     builder.put(levels);
-    location(draft, kind, settings)
+    let mut parts = Parts::default();
+    for keep in hooks.parts {
+        keep(&mut draft, &mut parts);
+    }
+    Location {
+        parts,
+        ..location(draft, kind, settings)
+    }
 }
 
 /// Runs the checks of the lines of one block.
-pub fn check(builder: &mut Builder, lines: &LocationSettingsRaw, draft: &Draft) {
-    let hooks = builder.get::<Hooks>().map_or(&[][..], |it| it.check);
-    for hook in hooks {
+pub fn check(builder: &mut Builder, lines: &Level, draft: &Draft) {
+    for hook in Hooks::of(builder).check {
         hook(builder, lines, draft);
     }
+}
+
+/// Keeps what lines of a block have declared, if anything, as a part of its location.
+pub fn keep<T: Part>(draft: &mut Draft, parts: &mut Parts) {
+    if let Some(value) = draft.take::<T>() {
+        parts.put(value);
+    }
+}
+
+/// Mark of a block that passes its requests on.
+pub struct Proxies;
+
+/// The filters that may have something to do for answers of a location; the others are passed over.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DueFilters {
+    /// True if fields are replaced or removed.
+    pub edits: bool,
+    /// True if fields or trailers are added.
+    pub adds: bool,
+    /// True if trailers are added.
+    pub adds_trailers: bool,
+    /// True if clients get cookies that tell them apart.
+    pub marks_clients: bool,
+    /// True if texts may be changed, or compressed.
+    pub may_change_text: bool,
+    /// True if texts are changed, so that stored encodings are not what clients are to get. (A
+    /// charset that is only named changes no text.)
+    pub changes_stored_text: bool,
 }
 
 /// Takes out of the draft what requests need.
@@ -266,18 +340,14 @@ fn location(mut draft: Draft, kind: LocationKind, settings: LocationSettings) ->
     let Children(children) = draft.take().unwrap_or_default();
     Location {
         due: draft.take::<Due>().unwrap_or_default(),
-        caches: draft.take::<Vec<LocationCache>>().unwrap_or_default(),
-        search: settings.sub.search(),
-        changes_text: crate::filter::changes_text(&settings),
         kind,
         settings,
-        script: draft.take::<Script>().unwrap_or_default(),
+        parts: Parts::default(),
         children: LocationTree::build(children),
-        handler: draft.take::<ContentHandler>(),
-        status_zone: draft.take::<StatusZone>(),
-        try_files: draft.take::<TryFiles>(),
-        limit_except: draft.take::<LimitExcept>(),
+        filters: draft.take().unwrap_or_default(),
+        redirects_slashless: draft.name.ends_with('/') && draft.has::<Proxies>(),
         otel: draft.take::<Arc<TracePolicy>>(),
+        limit_except: draft.take(),
         is_internal: draft.is_internal,
         is_server: false,
         is_limit: false,

@@ -14,8 +14,6 @@ use millpond_system::core_dumps::CorePolicy;
 use millpond_system::log::error::ProcessLogPolicy;
 use millpond_system::quota::ConnectionPolicy;
 
-use crate::downstream::quic::policy::QuicRouting;
-
 /// The number of worker threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerCount {
@@ -138,6 +136,21 @@ impl FromWord for SocketPath {
             Some(path) => Ok(SocketPath(cx.prefix.join(path))),
         }
     }
+}
+
+/// Settings of QUIC that the process has.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(main)]
+pub struct QuicRouting {
+    /// Lets packets find the worker of their connection whatever address they come from.
+    ///
+    /// # Differs from nginx
+    ///
+    /// The value is only checked. Each packet with a short header has the number of its socket in
+    /// it, which a classic program of the kernel reads without a privilege; and packets that still
+    /// come to another worker are handed on.
+    #[directive(name = "quic_bpf", default = "off")]
+    pub uses_program: bool,
 }
 
 /// Settings of the process.

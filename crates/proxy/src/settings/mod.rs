@@ -5,11 +5,17 @@
 //! of a server and of the process in their own scopes. What families do at the end of a block they
 //! bring themselves ([`level`]).
 
+pub mod clients;
 pub mod declared;
+pub(crate) mod host_table;
 pub mod level;
+pub mod listen;
 pub mod location;
 pub mod main;
+pub mod names;
+pub mod room;
 pub mod server;
+pub mod tree;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -17,18 +23,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millpond_conf::source::Span;
 
-use crate::cache::zones::{LocationCache, Zones};
-use crate::handler::ContentHandler;
-use crate::handler::access::LimitExcept;
-use crate::protocol::Protocol;
-use crate::rewrite::Script;
-use crate::route::listen::Binding;
-use crate::route::location::{LocationKind, LocationTree};
-use crate::route::name::ServerName;
-use crate::var::VariableTable;
+use crate::scope::parts::Parts;
+use crate::settings::listen::Binding;
+use crate::settings::names::ServerName;
+use crate::settings::tree::{LocationKind, LocationTree};
 
 use location::LocationSettings;
 use main::MainSettings;
+use millpond_wire::http1::Method;
 use millpond_wire::http1::request::Reading;
 use server::ServerSettings;
 
@@ -39,10 +41,10 @@ pub struct Conf {
     pub main: MainSettings,
     /// Sockets to listen on, with the servers behind them.
     pub bindings: Vec<Arc<Binding>>,
-    /// The meaning of each variable.
-    pub variables: VariableTable,
-    /// Open cache zones.
-    pub zones: Zones,
+    /// The things that its lines have declared for modules above.
+    pub parts: Parts,
+    /// The count of variables.
+    pub variable_count: usize,
     /// True when `$cache_hits` is used anywhere.
     pub uses_cache_hits: bool,
     /// True when `$cache_age` or `$cache_ttl` is used anywhere.
@@ -51,6 +53,8 @@ pub struct Conf {
     pub uses_proxy_host: bool,
     /// True when `set_real_ip_from` stands anywhere.
     pub uses_real_ip: bool,
+    /// True when a certificate is ordered from an authority.
+    pub has_orders: bool,
     /// True when connections to peers may come from addresses of others (`proxy_bind …
     /// transparent`) anywhere.
     pub uses_foreign_sources: bool,
@@ -106,18 +110,12 @@ pub struct Server {
     pub names: Vec<ServerName>,
     /// The first name, for `$server_name` and redirects; empty when there is none.
     pub name: Bytes,
-    /// The number of the site of that name, once it is known.
-    pub site: crate::cache::site::SiteMemo,
-    /// The zone in which the server's requests are counted.
-    pub status_zone: Option<crate::stats::status_zone::StatusZone>,
     /// Settings that only servers have.
     pub settings: ServerSettings,
-    /// Its encryption, where one of its addresses is encrypted.
-    pub encryption: std::sync::OnceLock<crate::tls::contexts::Encryption>,
+    /// The things that modules above keep for it.
+    pub parts: Parts,
     /// The field that names its address of HTTP/3, where that is told (`http3_advertise`).
     pub alternative: std::sync::OnceLock<Bytes>,
-    /// The certificate that is ordered for it.
-    pub acme: crate::tls::acme::certificate::Slot,
     /// The server's own settings, script and locations.
     pub location: Arc<Location>,
     /// The place of the server's block in the configuration.
@@ -135,27 +133,19 @@ pub struct Location {
     pub kind: LocationKind,
     /// Merged settings.
     pub settings: LocationSettings,
-    /// The caches of the location, one for each protocol that has a zone there.
-    pub caches: Vec<LocationCache>,
-    /// The strings that are replaced in its answers, when they are the same for all requests.
-    pub search: Option<Arc<crate::filter::sub::Search>>,
-    /// True if a filter may change the text of the location's answers.
-    pub changes_text: bool,
-    /// The rewrite directives of the location.
-    pub script: Script,
+    /// The things that lines of the location have declared for modules above.
+    pub parts: Parts,
     /// Locations inside.
     pub children: LocationTree,
-    /// The content handler of the location.
-    pub handler: Option<ContentHandler>,
-    /// The zone in which requests that end here are counted.
-    pub status_zone: Option<crate::stats::status_zone::StatusZone>,
+    /// The filters that may have something to do for the location's answers.
+    pub filters: level::DueFilters,
+    /// True when the path without the last slash is redirected here (nginx: handlers that proxy).
+    pub redirects_slashless: bool,
     /// The handlers of phases that may have something to do for the location's requests.
     pub due: level::Due,
-    /// The files that the location tries first.
-    pub try_files: Option<crate::handler::try_files::TryFiles>,
     /// The way in which its requests are traced; none where nothing is said of that.
     pub otel: Option<Arc<crate::trace::policy::TracePolicy>>,
-    /// Methods and the settings of all others.
+    /// The settings of methods that are not allowed.
     pub limit_except: Option<LimitExcept>,
     /// True for `internal` locations.
     pub is_internal: bool,
@@ -167,19 +157,25 @@ pub struct Location {
     pub span: Span,
 }
 
-impl Location {
-    /// The cache of answers of a protocol's upstreams; none where they are not cached.
-    pub fn cache(&self, protocol: Protocol) -> Option<&LocationCache> {
-        self.caches.iter().find(|cache| cache.protocol == protocol)
-    }
+/// The methods of a location and the settings of all others.
+#[derive(Clone, Debug)]
+pub struct LimitExcept {
+    /// The methods that the location is for.
+    pub allowed: Vec<Method>,
+    /// Settings for other methods.
+    pub location: Arc<Location>,
+}
 
+impl LimitExcept {
+    /// True if requests of the method have the settings of the block.
+    pub fn limits(&self, method: Method) -> bool {
+        !self.allowed.contains(&method)
+    }
+}
+
+impl Location {
     /// True for a server's own level, where no location was found.
     pub fn is_server_level(&self) -> bool {
         self.is_server
-    }
-
-    /// True when the path without the last slash is redirected here (nginx: handlers that proxy).
-    pub fn redirects_slashless(&self) -> bool {
-        self.name.ends_with(b"/") && matches!(self.handler, Some(ContentHandler::Pass(_)))
     }
 }

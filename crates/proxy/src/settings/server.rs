@@ -1,14 +1,13 @@
-//! The families whose directives stand in http and server blocks only.
+//! Settings that http and server blocks have.
 //!
 //! A request has them as soon as its server is known, before a location is: they concern the head
 //! and the connection.
 
 use millpond_conf::Scope;
 
-use crate::downstream::http2::policy::Http2Policy;
-use crate::downstream::policy::HeadPolicy;
-use crate::downstream::quic::policy::QuicPolicy;
-use crate::tls::settings::SslPolicy;
+use super::clients::head::HeadPolicy;
+use super::clients::http2::Http2Policy;
+use super::clients::quic::QuicPolicy;
 
 /// Settings of a server.
 #[derive(Clone, Debug, Scope)]
@@ -19,6 +18,4 @@ pub struct ServerSettings {
     pub http2: Http2Policy,
     /// QUIC and HTTP/3.
     pub quic: QuicPolicy,
-    /// Encryption of clients' connections.
-    pub ssl: SslPolicy,
 }

@@ -26,7 +26,7 @@ use crate::counters::{NAMES_MAX, Number, Table};
 use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
-use crate::settings::declared::Declared;
+use crate::scope::parts::{Part, Place};
 use crate::worker::Worker;
 
 /// The row.
@@ -67,7 +67,7 @@ fn status_zone(builder: &mut Builder, statement: &Statement, draft: &mut Draft) 
         return;
     }
     let name = Bytes::from(word.text.clone());
-    let declared = &mut builder.of::<Declared>().status_zones;
+    let declared = builder.of::<ZoneNames>();
     let names = if is_server {
         &mut declared.servers
     } else {
@@ -95,12 +95,20 @@ pub struct ZoneNames {
     pub locations: Vec<Bytes>,
 }
 
+impl Part for ZoneNames {
+    const PLACE: Place = Place::StatusZones;
+}
+
 /// The zone of a block.
 #[derive(Clone, Debug)]
 pub struct StatusZone {
     name: Bytes,
     /// Number of the zone, once it is known.
     number: OnceLock<Number>,
+}
+
+impl Part for StatusZone {
+    const PLACE: Place = Place::StatusZone;
 }
 
 impl StatusZone {
@@ -225,7 +233,7 @@ pub struct Visit {
 impl Visit {
     /// A request begins whose server is known.
     pub fn begin(req: &Request) -> Option<Self> {
-        let zone = req.server.status_zone.as_ref()?;
+        let zone = req.server.parts.get::<StatusZone>()?;
         let worker = Rc::clone(req.worker());
         let visit = Visit {
             number: zone.number(&worker.shared.status_zones.servers),
@@ -265,7 +273,7 @@ impl Drop for Visit {
 
 /// A client's request has ended, and was logged.
 pub fn ended(req: &Request, visit: Option<Visit>) {
-    if let Some(zone) = &req.location.status_zone {
+    if let Some(zone) = req.location.parts.get::<StatusZone>() {
         let worker = req.worker();
         let zones = &worker.shared.status_zones.locations;
         if let Some(row) = zones.row(worker.index, zone.number(zones)) {

@@ -10,6 +10,7 @@ use millpond_tls::certificate::verdict::Verdict;
 use millpond_tls::{ClientHello, Facts, SessionId};
 
 use crate::settings::Server;
+use crate::tls::contexts::Encryption;
 
 /// An agreement.
 pub struct Agreed {
@@ -56,7 +57,7 @@ impl Agreed {
     /// The agreement of a session, for a server.
     pub fn of(facts: &Facts<'_>, server: Arc<Server>) -> Agreed {
         let certificate = facts.peer_certificates.first();
-        let own = server.encryption.get();
+        let own = Encryption::of(&server);
         let verifier = own.and_then(|own| own.verifier.as_ref());
         let verdict = verifier.map(|it| it.verdict(Some(facts.peer_certificates)));
         Agreed {

@@ -13,8 +13,12 @@ use millpond_system::address::Address;
 use millpond_tls::certificate::facts::Certificate;
 use millpond_tls::certificate::host;
 
-use crate::route::name::ServerName;
+use crate::settings::names::ServerName;
 use crate::settings::{Conf, Server};
+use crate::tls::acme::Orders;
+use crate::tls::acme::certificate::Slot;
+use crate::tls::contexts::Encryption;
+use crate::tls::settings::SslPolicy;
 
 /// The days before the end of a certificate on which it is time to renew it: those of 90 days are
 /// renewed then.
@@ -46,11 +50,11 @@ pub fn certificates(conf: &Conf, now_s: i64, diagnostics: &mut Diagnostics) {
 
 /// Warns of the variable of a certificate that is not ordered.
 fn variables(server: &Server, diagnostics: &mut Diagnostics) {
-    let all = &server.settings.ssl.certificates;
+    let all = &server.parts.of::<SslPolicy>().certificates;
     let found = all
         .iter()
         .find(|file| *file.name.source == *"$acme_certificate");
-    if let (Some(file), None) = (found, server.acme.ordered()) {
+    if let (Some(file), None) = (found, Slot::of_server(&server).ordered()) {
         let message = "\"$acme_certificate\" has no value in a server without \"acme_certificate\": \
                        its handshakes are refused";
         diagnostics.push_warning(file.span, message);
@@ -60,7 +64,7 @@ fn variables(server: &Server, diagnostics: &mut Diagnostics) {
 /// Warns of orders whose authority would ask where nobody listens.
 fn validations(conf: &Conf, diagnostics: &mut Diagnostics) {
     let mut warned = HashSet::new();
-    for order in conf.declared.orders.iter() {
+    for order in conf.parts.of::<Orders>().iter() {
         let way = order.issuer.challenge;
         let (port, what) = match way {
             Way::Http => (HTTP_PORT, "plain HTTP"),
@@ -84,10 +88,7 @@ fn validations(conf: &Conf, diagnostics: &mut Diagnostics) {
 }
 
 fn ends(server: &Server, now_s: i64, diagnostics: &mut Diagnostics) {
-    let own = server
-        .encryption
-        .get()
-        .and_then(|own| own.certified.as_ref());
+    let own = Encryption::of(server).and_then(|own| own.certified.as_ref());
     for (span, identity) in own.into_iter().flat_map(|own| &own.certificates) {
         let chain = identity.chain();
         let Some(facts) = chain.first().and_then(|leaf| Certificate::parse(leaf)) else {
@@ -115,10 +116,7 @@ fn ends(server: &Server, now_s: i64, diagnostics: &mut Diagnostics) {
 
 /// Warns of names that clients would not find in any of the server's certificates.
 fn names(server: &Server, diagnostics: &mut Diagnostics) {
-    let own = server
-        .encryption
-        .get()
-        .and_then(|own| own.certified.as_ref());
+    let own = Encryption::of(server).and_then(|own| own.certified.as_ref());
     let Some(own) = own.filter(|own| own.named.is_none() && own.ordered.is_none()) else {
         return;
     };

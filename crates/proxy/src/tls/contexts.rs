@@ -32,9 +32,12 @@ use super::objects::put_identity;
 use super::responder::Responder;
 use super::settings::{ConfCommand, FileName, ProtocolVersion, SslPolicy, VerifyClient};
 use super::stapling::Stapler;
-use crate::route::listen::{Binding, Listen};
 use crate::scope::build::Builder;
+use crate::scope::parts::{Part, Place};
 use crate::settings::Server;
+use crate::settings::listen::{Binding, Listen};
+use crate::tls::acme::certificate::Slot;
+use std::sync::OnceLock;
 
 /// The directive with commands of OpenSSL's configuration.
 const COMMAND: &str = "ssl_conf_command";
@@ -51,6 +54,17 @@ pub struct Encryption {
     pub status: Option<StatusCheck>,
     /// The keys of tokens in QUIC, where they outlive the process.
     pub host_key: Option<HostKey>,
+}
+
+impl Part for OnceLock<Encryption> {
+    const PLACE: Place = Place::Certificates;
+}
+
+impl Encryption {
+    /// The encryption of a server; none where none of its addresses is encrypted.
+    pub fn of(server: &Server) -> Option<&Encryption> {
+        server.parts.of::<OnceLock<Encryption>>().get()
+    }
 }
 
 /// The context of a server with certificates.
@@ -86,7 +100,7 @@ impl Encryption {
         if self.rejects {
             return None;
         }
-        let of_default = || default.encryption.get()?.certified.as_ref();
+        let of_default = || Encryption::of(default)?.certified.as_ref();
         self.certified.as_ref().or_else(of_default)
     }
 }
@@ -97,7 +111,7 @@ pub fn prepare(builder: &mut Builder, bindings: &[Binding]) {
     // nginx: these are read wherever they stand; one may be a pipe whose writer waits for a reader.
     for server in listens.clone().flat_map(|listen| listen.names.servers()) {
         let (files, cx) = Files::of(builder);
-        let passwords = files.passwords(server.settings.ssl.password_file.as_ref());
+        let passwords = files.passwords(server.parts.of::<SslPolicy>().password_file.as_ref());
         if let Err(mistake) = passwords {
             report(cx, mistake);
         }
@@ -105,7 +119,7 @@ pub fn prepare(builder: &mut Builder, bindings: &[Binding]) {
     let mut zones = Zones::default();
     for listen in listens.filter(|listen| listen.is_encrypted) {
         for server in listen.names.servers() {
-            if server.encryption.get().is_some() {
+            if Encryption::of(&server).is_some() {
                 continue;
             }
             let (files, cx) = Files::of(builder);
@@ -114,11 +128,11 @@ pub fn prepare(builder: &mut Builder, bindings: &[Binding]) {
                 report(cx, mistake);
                 Encryption {
                     rejects: true,
-                    ..Encryption::bare(&server.settings.ssl)
+                    ..Encryption::bare(&server.parts.of::<SslPolicy>())
                 }
             });
             // Nobody else sets it.
-            let _ = server.encryption.set(made);
+            let _ = server.parts.of::<OnceLock<Encryption>>().set(made);
         }
         check_certificates(listen, &mut builder.cx);
         check_versions(listen, &mut builder.cx);
@@ -128,7 +142,7 @@ pub fn prepare(builder: &mut Builder, bindings: &[Binding]) {
 /// nginx: the default server of an address of QUIC speaks TLS 1.3, as QUIC does.
 fn check_versions(listen: &Listen, cx: &mut ParseContext) {
     let default = listen.names.default_server();
-    let own = default.encryption.get();
+    let own = Encryption::of(default);
     let certified = own.and_then(|own| own.certified.as_ref());
     if listen.is_quic && certified.is_some_and(|it| !it.context.has_tls13()) {
         let message = "\"ssl_protocols\" must enable TLSv1.3 for the \"listen ... quic\" directive";
@@ -140,11 +154,11 @@ fn check_versions(listen: &Listen, cx: &mut ParseContext) {
 /// do so, too.
 fn check_certificates(listen: &Listen, cx: &mut ParseContext) {
     let is_bare = |server: &Server| {
-        let own = server.encryption.get();
+        let own = Encryption::of(&server);
         own.is_some_and(|own| own.certified.is_none() && !own.rejects)
     };
     let default = listen.names.default_server();
-    let rejects = default.encryption.get().is_some_and(|own| own.rejects);
+    let rejects = Encryption::of(default).is_some_and(|own| own.rejects);
     let mut servers = listen.names.servers();
     let wanting = if rejects {
         servers.find(|server| is_bare(server))
@@ -164,7 +178,7 @@ fn encryption(
     (files, zones): (&mut Files, &mut Zones),
     cx: &mut ParseContext,
 ) -> Result<Encryption, Mistake> {
-    let policy = &server.settings.ssl;
+    let policy = &server.parts.of::<SslPolicy>();
     let mut made = Encryption::bare(policy);
     made.host_key = host_key(server, files)?;
     if policy.certificates.is_empty() {
@@ -240,7 +254,7 @@ fn host_key(server: &Server, files: &mut Files) -> Result<Option<HostKey>, Mista
 
 /// The certificate that is ordered for a server, if its lines say so.
 fn ordered(server: &Server) -> Result<Option<Arc<Ordered>>, Mistake> {
-    let policy = &server.settings.ssl;
+    let policy = &server.parts.of::<SslPolicy>();
     let is_variables = matches!(
         (policy.certificates.as_slice(), policy.keys.as_slice()),
         ([certificate], [key]) if *certificate.name.source == *"$acme_certificate"
@@ -248,14 +262,14 @@ fn ordered(server: &Server) -> Result<Option<Arc<Ordered>>, Mistake> {
     );
     let Some(span) = acme::certificate::auto(policy) else {
         // Elsewhere they are variables as all others.
-        let ordered = server.acme.ordered().filter(|_| is_variables);
+        let ordered = Slot::of_server(&server).ordered().filter(|_| is_variables);
         return Ok(ordered.cloned());
     };
     if policy.certificates.len() > 1 || !policy.keys.is_empty() {
         let message = "\"ssl_certificate auto\" stands alone: its key is made with it";
         return Err((span, message.to_owned()));
     }
-    match server.acme.ordered() {
+    match Slot::of_server(&server).ordered() {
         Some(ordered) => Ok(Some(Arc::clone(ordered))),
         None if server.session.is_some() => {
             let message = "\"ssl_certificate auto\" is for servers of \"http\"";
@@ -314,7 +328,7 @@ fn staplers(
     identities: &[Arc<Identity>],
     (files, cx): (&mut Files, &mut ParseContext),
 ) -> Result<Vec<Arc<Stapler>>, Mistake> {
-    let policy = &server.settings.ssl;
+    let policy = &server.parts.of::<SslPolicy>();
     let failed = |why: Failure| (server.span, why.to_string());
     let authorities = authorities(server, files)?;
     let mut staplers = Vec::new();
@@ -360,7 +374,7 @@ fn status_check(
     server: &Server,
     (files, zones): (&mut Files, &mut Zones),
 ) -> Result<StatusCheck, Mistake> {
-    let policy = &server.settings.ssl;
+    let policy = &server.parts.of::<SslPolicy>();
     let span = policy.certificates.first().map_or(Span::NONE, |it| it.span);
     if policy.verify_client == VerifyClient::OptionalNoCa {
         let message = "\"ssl_ocsp\" is incompatible with \"ssl_verify_client optional_no_ca\"";
@@ -382,7 +396,7 @@ fn status_check(
 
 /// The authorities that a server trusts.
 fn authorities(server: &Server, files: &mut Files) -> Result<Authorities, Mistake> {
-    let policy = &server.settings.ssl;
+    let policy = &server.parts.of::<SslPolicy>();
     let failed = |why: Failure| (server.span, why.to_string());
     let mut authorities = Vec::new();
     let named = [&policy.client_authorities, &policy.trusted];

@@ -35,20 +35,6 @@ pub struct Origin {
 #[derive(Default)]
 pub struct Origins(HashMap<String, Option<Arc<Origin>>>);
 
-/// Makes the context of a location that passes requests on.
-pub fn close(level: &mut Closing<'_>) {
-    let Some(target) = level.pass_target() else {
-        return;
-    };
-    if !target.may_encrypt() {
-        return;
-    }
-    let origin = made(level, target.protocol);
-    origin
-        .into_iter()
-        .for_each(|origin| target.set_origin(origin));
-}
-
 /// The context of encrypted connections by the lines of a block; none if something is wrong with
 /// them, which is reported.
 pub fn made(level: &mut Closing<'_>, protocol: Protocol) -> Option<Arc<Origin>> {

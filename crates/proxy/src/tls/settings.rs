@@ -14,6 +14,8 @@ use millpond_tls::certificate::verdict::Demand;
 use super::certificate_cache::CacheLine;
 use super::client_status::{Asked, CacheName};
 
+use crate::scope::parts::{Part, Place};
+
 /// Version of TLS, or of its forerunners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Words)]
 pub enum ProtocolVersion {
@@ -309,6 +311,10 @@ pub struct SslPolicy {
     /// first; one that offers none of them is refused.
     #[directive(name = "ssl_alpn", contexts(stream, stream_server))]
     pub protocols_inside: Option<Vec<String>>,
+}
+
+impl Part for SslPolicy {
+    const PLACE: Place = Place::Encryption;
 }
 
 /// Settings of encrypted connections to origins.

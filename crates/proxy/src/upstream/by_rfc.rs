@@ -30,8 +30,7 @@ use crate::response::{RangeRule, Response};
 
 /// True where the location's cache follows the RFC.
 pub fn is_on(req: &Request, target: &PassTarget) -> bool {
-    let settings = req.location.settings.pass(target.protocol);
-    settings.conformance.rules == Conformance::Rfc9111
+    req.location.settings.by_rfc.contains(target.protocol)
 }
 
 /// The rules of a request's walk through the cache.

@@ -19,6 +19,7 @@ use crate::failure::Failure;
 use crate::log::request_error;
 use crate::protocol::Protocol;
 use crate::request::Request;
+use crate::upstream::settings::UpstreamSettings;
 
 /// The field.
 const FIELD: &[u8] = b"CDN-Loop";
@@ -62,7 +63,13 @@ impl FromArgs for Identity {
 
 /// Refuses a request that has come through here too often.
 pub(crate) fn check(req: &Request, protocol: Protocol) -> Result<(), Failure> {
-    let OffOr::On(identity) = &req.location.settings.cdn_loop.identity else {
+    let OffOr::On(identity) = &req
+        .location
+        .settings
+        .of::<UpstreamSettings>()
+        .cdn_loop
+        .identity
+    else {
         return Ok(());
     };
     if !protocol.has_heads_of_http() {
@@ -80,12 +87,24 @@ pub(crate) fn check(req: &Request, protocol: Protocol) -> Result<(), Failure> {
 
 /// True if the field is written here, so that the client's own is not copied.
 pub(crate) fn is_ours(req: &Request, name: &[u8]) -> bool {
-    req.location.settings.cdn_loop.identity != OffOr::Off && name.eq_ignore_ascii_case(FIELD)
+    req.location
+        .settings
+        .of::<UpstreamSettings>()
+        .cdn_loop
+        .identity
+        != OffOr::Off
+        && name.eq_ignore_ascii_case(FIELD)
 }
 
 /// Writes the client's list with this server at its end.
 pub(crate) fn write(req: &Request, head: &mut BytesMut) {
-    let OffOr::On(identity) = &req.location.settings.cdn_loop.identity else {
+    let OffOr::On(identity) = &req
+        .location
+        .settings
+        .of::<UpstreamSettings>()
+        .cdn_loop
+        .identity
+    else {
         return;
     };
     let mut list = Vec::new();

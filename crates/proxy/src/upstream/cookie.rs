@@ -12,11 +12,12 @@ use millpond_conf::value::{ArgError, Args, FromArgs, FromWord};
 use millpond_conf::{Template, Word};
 
 use super::redirect::{check_off, regex_of, replace_match};
+use crate::expression::{Case, Regex};
 use crate::request::Request;
-use crate::route::regex::{Case, Regex};
 use crate::scope::block::Draft;
 use crate::scope::build::Builder;
-use crate::settings::location::LocationSettingsRaw;
+use crate::settings::level::Level;
+use crate::upstream::settings::UpstreamSettings;
 
 /// Pattern that an attribute's value, or a cookie's name, is compared with.
 #[derive(Clone, Debug)]
@@ -199,8 +200,10 @@ pub struct CookiePolicy {
 }
 
 /// Refuses what the rules of a block cannot mean.
-pub fn check(builder: &mut Builder, lines: &LocationSettingsRaw, _draft: &Draft) {
-    let raw = &lines.pass_cookie;
+pub fn check(builder: &mut Builder, lines: &Level, _draft: &Draft) {
+    let Some(raw) = lines.raw::<UpstreamSettings>().map(|it| &it.pass_cookie) else {
+        return;
+    };
     let is_off = |rule: &CookieRule| matches!(rule, CookieRule::Off);
     check_off(builder, "proxy_cookie_domain", &raw.domains, |rule| {
         is_off(&rule.0)
@@ -220,7 +223,7 @@ struct Attribute {
 /// The Set-Cookie for the client, when it changes.
 pub fn rewrite(req: &mut Request, value: &[u8]) -> Option<Bytes> {
     let location = Arc::clone(&req.location);
-    let policy = &location.settings.pass_cookie;
+    let policy = &location.settings.of::<UpstreamSettings>().pass_cookie;
     if policy.domains.is_empty() && policy.paths.is_empty() && policy.flags.is_empty() {
         return None;
     }

@@ -26,8 +26,8 @@ use super::peer::{Availability, Peer, PeerSettings};
 use super::sticky::Sticky;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
-use crate::settings::declared::Declared;
 use crate::settings::location::LocationSettings;
+use crate::upstream::groups::Groups;
 
 /// Rows of this file.
 pub const ROWS: &[Row] = &[Row {
@@ -73,7 +73,7 @@ fn upstream(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     let Some(name) = statement.args.first() else {
         return;
     };
-    let mut known = builder.of::<Declared>().upstreams.iter();
+    let mut known = builder.of::<Groups>().upstreams.iter();
     if known.any(|group| group.name == name.text) {
         builder.error(name.span, format!("duplicate upstream \"{}\"", name.text));
         return;
@@ -199,7 +199,7 @@ impl Reading<'_, '_> {
                 .error(line.span, "\"sticky\" directive is duplicate");
         }
         let read = Sticky::read(self.builder, line).and_then(|sticky| {
-            let mut others = self.builder.of::<Declared>().upstreams.iter();
+            let mut others = self.builder.of::<Groups>().upstreams.iter();
             let user = others.find(|group| {
                 let theirs = group.sticky.as_ref().and_then(Sticky::zone);
                 theirs.is_some() && theirs == sticky.zone()
@@ -306,7 +306,7 @@ impl Reading<'_, '_> {
         group.zone = self.zone;
         group.named = self.named;
         let group = Arc::new(group);
-        builder.of::<Declared>().upstreams.push(Arc::clone(&group));
+        builder.of::<Groups>().upstreams.push(Arc::clone(&group));
         builder.of::<Vec<Resolving>>().push(Resolving {
             group,
             span,

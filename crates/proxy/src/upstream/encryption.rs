@@ -18,11 +18,29 @@ use millpond_tls::{Facts, Fault, Target};
 
 use super::peer::Peer;
 use crate::failure::Failure;
+use crate::handler::ContentHandler;
 use crate::protocol::Protocol;
 use crate::request::Request;
+use crate::settings::level::Closing;
 use crate::tls::certificate_cache::Pair;
 use crate::tls::named::Identities;
+use crate::tls::origins;
 use crate::tls::origins::Origin;
+
+/// Makes the context of a location that passes requests on.
+pub fn close(level: &mut Closing<'_>) {
+    let Some(ContentHandler::Pass(target)) = level.draft.get() else {
+        return;
+    };
+    let target = Arc::clone(target);
+    if !target.may_encrypt() {
+        return;
+    }
+    let origin = origins::made(level, target.protocol);
+    origin
+        .into_iter()
+        .for_each(|origin| target.set_origin(origin));
+}
 
 /// Encryption that a connection to a peer is to have; connections with an equal one are alike.
 #[derive(Clone, Debug)]

@@ -59,6 +59,7 @@ use crate::request::Request;
 use crate::settings::location::LocationSettings;
 use crate::trace::{Attempt, UpstreamTrace};
 use crate::upstream::by_rfc;
+use crate::upstream::settings::UpstreamSettings;
 
 /// Limits of an exchange: the time that a peer may be silent, and the size of its head.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -607,7 +608,12 @@ impl Try<'_> {
         let text = StderrMessage(message);
         let doing = "while reading response header from upstream";
         request_error::write(self.req, Level::Error, format_args!("{text} {doing}"));
-        if self.settings.fastcgi_app.catches(message) {
+        if self
+            .settings
+            .of::<UpstreamSettings>()
+            .fastcgi_app
+            .catches(message)
+        {
             Err(Broken::invalid("FastCGI application sent a caught error"))
         } else {
             Ok(())

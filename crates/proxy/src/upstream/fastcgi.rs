@@ -14,9 +14,10 @@ use millpond_wire::fastcgi::record::{self, AfterAnswer};
 use super::ask::Ask;
 use super::params;
 use super::request::{OutBody, OutFraming, Prepared};
+use crate::expression::{Case, Regex};
 use crate::protocol::Protocol;
 use crate::request::Request;
-use crate::route::regex::{Case, Regex};
+use crate::upstream::settings::UpstreamSettings;
 use crate::var::Variable;
 
 /// The expression that cuts a path: its groups are the script's name and what follows it.
@@ -106,7 +107,7 @@ pub const VARIABLES: &[Variable] = &[
         doc: "The path, or the first group of fastcgi_split_path_info; with fastcgi_index behind it \
               where it ends with a slash.",
         write: |req, out| {
-            let policy = &req.location.settings.fastcgi_app;
+            let policy = &req.location.settings.of::<UpstreamSettings>().fastcgi_app;
             let (script, _) = policy.split(req);
             out.extend_from_slice(script);
             if script.ends_with(b"/") {
@@ -119,7 +120,7 @@ pub const VARIABLES: &[Variable] = &[
         name: "fastcgi_path_info",
         doc: "The second group of fastcgi_split_path_info.",
         write: |req, out| {
-            let policy = &req.location.settings.fastcgi_app;
+            let policy = &req.location.settings.of::<UpstreamSettings>().fastcgi_app;
             out.extend_from_slice(policy.split(req).1);
             true
         },
@@ -134,7 +135,14 @@ pub(crate) fn encode(req: &mut Request, ask: &Ask, body: OutBody) -> Prepared {
         write_pair(&mut params, name, value);
     });
     let mut head = BytesMut::with_capacity(params.len() + 64);
-    record::write_begin(&mut head, location.settings.fastcgi_app.after_answer());
+    record::write_begin(
+        &mut head,
+        location
+            .settings
+            .of::<UpstreamSettings>()
+            .fastcgi_app
+            .after_answer(),
+    );
     record::write_stream(&mut head, record::Sent::Params, &params);
     Prepared {
         encryption: None,

@@ -25,6 +25,7 @@ use crate::log::request_error;
 use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::upstream::by_rfc;
+use crate::upstream::settings::UpstreamSettings;
 use millpond_wire::header::{Fields, Known};
 use millpond_wire::http1::response::ResponseHead;
 
@@ -83,7 +84,7 @@ fn is_wanted(req: &mut Request, by_rfc: bool, status: u16) -> bool {
         return false;
     }
     let location = Arc::clone(&req.location);
-    match &location.settings.early_hints.when {
+    match &location.settings.of::<UpstreamSettings>().early_hints.when {
         // RFC 9110 §15.2: a proxy passes on what it has not asked for itself.
         None => by_rfc,
         Some(when) => (by_rfc || status == 103) && when.iter().any(|value| req.is_true(value)),

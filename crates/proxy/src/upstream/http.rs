@@ -39,6 +39,7 @@ use crate::request::Request;
 use crate::request::scratch::put_together;
 use crate::settings::location::LocationSettings;
 use crate::upstream::by_rfc;
+use crate::upstream::settings::UpstreamSettings;
 
 /// A field to send.
 #[derive(Clone, Debug)]
@@ -118,12 +119,12 @@ impl<'a> Wording<'a> {
             return Wording {
                 protocol,
                 pass,
-                set_headers: &settings.grpc_server.set_headers,
+                set_headers: &settings.of::<UpstreamSettings>().grpc_server.set_headers,
                 method: None,
                 version: UpstreamVersion::Http2,
             };
         }
-        let http = &settings.pass_http;
+        let http = &settings.of::<UpstreamSettings>().pass_http;
         Wording {
             protocol,
             pass,
@@ -217,7 +218,14 @@ pub fn write_uri(req: &Request, target: &PassTarget, resolved: &Resolved, out: &
 
 /// A target that was not taken apart, as it goes on. INVARIANT 3.
 fn raw_target<'t>(req: &Request, target: &'t [u8]) -> &'t [u8] {
-    match req.location.settings.proxy.conformance.rules {
+    match req
+        .location
+        .settings
+        .of::<UpstreamSettings>()
+        .proxy
+        .conformance
+        .rules
+    {
         Conformance::Rfc9111 => by_rfc::without_fragment(target),
         Conformance::Nginx => target,
     }

@@ -27,12 +27,14 @@ use super::pass::PassTarget;
 use super::request::{OutBody, OutFraming, Prepared};
 use crate::failure::Failure;
 use crate::handler;
+use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::phase::Begun;
 use crate::request::Request;
 use crate::response::Response;
 use crate::settings::level::Closing;
 use crate::upstream::pass_settings::PassSettings;
+use crate::upstream::settings::UpstreamSettings;
 
 /// The variable with the key that is asked for.
 pub const KEY: &str = "$memcached_key";
@@ -100,8 +102,8 @@ impl MemcachedPolicy {
 
 /// Settles what memcached's settings say of its upstreams' own.
 pub fn close(level: &mut Closing<'_>) {
-    let settings = &mut *level.settings;
-    settings.memcached_server.settle(&mut settings.memcached);
+    let all = level.settings.of_mut::<UpstreamSettings>();
+    all.memcached_server.settle(&mut all.memcached);
 }
 
 /// Encodes the request.
@@ -206,7 +208,11 @@ async fn run(req: &mut Request, target: &PassTarget) -> Result<Box<Response>, Fa
         return Err(Failure::Status(404));
     }
     let location = Arc::clone(&req.location);
-    let media_type = location.settings.types.type_of(&req.uri);
+    let media_type = location
+        .settings
+        .of::<HandlerSettings>()
+        .types
+        .type_of(&req.uri);
     fetched.head.fields.set(Known::ContentType, media_type);
     answer::from_fetched(req, target, fetched, Stored::No)
 }

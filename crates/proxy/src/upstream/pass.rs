@@ -28,6 +28,7 @@ use super::peer::{Peer, PeerSettings};
 use super::redirect::PassPlace;
 use super::slice;
 use crate::cache::status_header::{self, Told};
+use crate::cache::zones;
 use crate::cache::{self, invalidate, post};
 use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
 use crate::handler::{self, ContentHandler};
@@ -38,10 +39,11 @@ use crate::response::Response;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
 use crate::settings::Location;
-use crate::settings::declared::Declared;
 use crate::settings::level::Closing;
-use crate::settings::location::LocationSettings;
+use crate::settings::level::Level;
 use crate::tls::origins::Origin;
+use crate::upstream::groups::Groups;
+use crate::upstream::settings::UpstreamSettings;
 use millpond_cache::method::CacheMethod;
 use millpond_cache::reason::Note;
 use millpond_cache::slice::SliceSize;
@@ -307,12 +309,12 @@ fn fixed(
         );
         return None;
     }
-    let declared = builder.of::<Declared>();
+    let groups = builder.of::<Groups>();
     let resolved =
-        check_port(protocol, &parts.authority, declared).and_then(|()| resolve(&parts, declared));
+        check_port(protocol, &parts.authority, groups).and_then(|()| resolve(&parts, groups));
     match resolved {
         Ok((group, host, port)) => {
-            share(&group, declared);
+            share(&group, groups);
             let path = parts.path.map(absolute_path);
             Some(Resolved {
                 group,
@@ -348,8 +350,11 @@ pub fn close(level: &mut Closing<'_>) {
     };
     let prefix = protocol.prefix();
     let name = format!("{prefix}_cache_key");
-    let mut levels = level.levels.iter();
-    let is_set = levels.any(|level| LocationSettings::span_of(&level.location, &name).is_some());
+    let mut raws = level
+        .levels
+        .iter()
+        .filter_map(Level::raw::<UpstreamSettings>);
+    let is_set = raws.any(|raw| UpstreamSettings::span_of(raw, &name).is_some());
     if protocol != Protocol::Http && !is_set {
         let message = format!("no \"{name}\" for \"{prefix}_cache\"");
         level.builder.error(zone.span, message);
@@ -357,10 +362,10 @@ pub fn close(level: &mut Closing<'_>) {
 }
 
 /// Keeps the group of a host for the next location that passes to it.
-fn share(group: &Arc<Group>, declared: &mut Declared) {
-    let mut known = declared.upstreams.iter().chain(&declared.implicit);
+fn share(group: &Arc<Group>, groups: &mut Groups) {
+    let mut known = groups.upstreams.iter().chain(&groups.implicit);
     if !known.any(|other| Arc::ptr_eq(other, group)) {
-        declared.implicit.push(Arc::clone(group));
+        groups.implicit.push(Arc::clone(group));
     }
 }
 
@@ -372,16 +377,16 @@ fn find<'a>(groups: &'a [Arc<Group>], name: &str) -> Option<&'a Arc<Group>> {
 }
 
 /// Applications have no usual port.
-fn check_port(protocol: Protocol, authority: &str, declared: &Declared) -> Result<(), String> {
+fn check_port(protocol: Protocol, authority: &str, groups: &Groups) -> Result<(), String> {
     match protocol {
         Protocol::Http => Ok(()),
-        _ => must_have_port(authority, declared),
+        _ => must_have_port(authority, groups),
     }
 }
 
-fn must_have_port(authority: &str, declared: &Declared) -> Result<(), String> {
+fn must_have_port(authority: &str, groups: &Groups) -> Result<(), String> {
     let has_port = authority.starts_with("unix:")
-        || find(&declared.upstreams, authority).is_some()
+        || find(&groups.upstreams, authority).is_some()
         || network::split_port(authority, 0)?.1 != 0;
     has_port.then_some(()).ok_or_else(|| "no port".to_string())
 }
@@ -395,19 +400,18 @@ fn bare(authority: &str) -> Url<'_> {
     }
 }
 
-/// The group that sessions are passed to: a declared one, or that of a host with its port.
-pub fn group_of(authority: &str, declared: &mut Declared) -> Result<Arc<Group>, String> {
-    must_have_port(authority, declared)?;
-    let (group, ..) = resolve(&bare(authority), declared)?;
-    share(&group, declared);
+/// The group that sessions are passed to: a groups one, or that of a host with its port.
+pub fn group_of(authority: &str, groups: &mut Groups) -> Result<Arc<Group>, String> {
+    must_have_port(authority, groups)?;
+    let (group, ..) = resolve(&bare(authority), groups)?;
+    share(&group, groups);
     Ok(group)
 }
 
 /// The group that a session is passed to by the value of a variable, its name resolved.
 pub async fn group_for(req: &Request, authority: &str) -> Result<Arc<Group>, Failure> {
-    let declared = &req.conf.declared;
-    let found =
-        must_have_port(authority, declared).and_then(|()| known(&bare(authority), declared));
+    let groups = req.conf.parts.of::<Groups>();
+    let found = must_have_port(authority, groups).and_then(|()| known(&bare(authority), groups));
     match found {
         Ok((Some(group), _)) => Ok(group),
         Ok((None, host)) => Ok(Arc::new(passing(req, &host).await?)),
@@ -462,10 +466,10 @@ impl Host {
     }
 }
 
-/// The group of a name: a declared one, or one that another location passes to.
-fn known(url: &Url<'_>, declared: &Declared) -> Result<(Option<Arc<Group>>, Host), String> {
+/// The group of a name: a groups one, or one that another location passes to.
+fn known(url: &Url<'_>, groups: &Groups) -> Result<(Option<Arc<Group>>, Host), String> {
     let authority = &*url.authority;
-    if let Some(group) = find(&declared.upstreams, authority) {
+    if let Some(group) = find(&groups.upstreams, authority) {
         let host = Host {
             field: authority.to_string(),
             name: authority.to_string(),
@@ -474,13 +478,13 @@ fn known(url: &Url<'_>, declared: &Declared) -> Result<(Option<Arc<Group>>, Host
         return Ok((Some(Arc::clone(group)), host));
     }
     let host = Host::of(url)?;
-    let group = find(&declared.implicit, &host.group_name());
+    let group = find(&groups.implicit, &host.group_name());
     Ok((group.cloned(), host))
 }
 
 /// The known group of a name, or one of the addresses of a host.
-fn resolve(url: &Url<'_>, declared: &Declared) -> Result<(Arc<Group>, String, u16), String> {
-    let (group, host) = known(url, declared)?;
+fn resolve(url: &Url<'_>, groups: &Groups) -> Result<(Arc<Group>, String, u16), String> {
+    let (group, host) = known(url, groups)?;
     if let Some(group) = group {
         return Ok((group, host.field, host.port));
     }
@@ -607,9 +611,9 @@ impl PassTarget {
         let url = String::from_utf8_lossy(&url);
         let parts = split_address(self.protocol, &url)
             .map_err(|why| Failure::Internal(format!("{why} in \"{url}\"")))?;
-        let declared = &req.conf.declared;
-        let found = check_port(self.protocol, &parts.authority, declared)
-            .and_then(|()| known(&parts, declared));
+        let groups = req.conf.parts.of::<Groups>();
+        let found = check_port(self.protocol, &parts.authority, groups)
+            .and_then(|()| known(&parts, groups));
         let (group, host) = found.map_err(|why| {
             Failure::Internal(format!("{why} in upstream \"{}\"", parts.authority))
         })?;
@@ -666,7 +670,7 @@ fn run<'a>(
     location: &Location,
     target: &Arc<PassTarget>,
 ) -> Result<Begun<'a>, Failure> {
-    let cache = location.cache(target.protocol);
+    let cache = zones::of_location(location, target.protocol);
     if let Some(cache) = cache
         && may_cache(req, target.protocol)
         && let Some(zone) = cache.zone_for(req)?
@@ -698,7 +702,7 @@ async fn run_uncached(
 ) -> Result<Box<Response>, Failure> {
     let location = Arc::clone(&req.location);
     let tries_before = status_header::tries(req);
-    let has_cache = location.cache(target.protocol).is_some();
+    let has_cache = zones::of_location(&location, target.protocol).is_some();
     if has_cache {
         let why = if may_cache(req, target.protocol) {
             Forward::Bypass
@@ -748,7 +752,7 @@ async fn invalidate(
         return Ok(());
     }
     let location = Arc::clone(&req.location);
-    let Some(cache) = location.cache(target.protocol) else {
+    let Some(cache) = zones::of_location(&location, target.protocol) else {
         return Ok(());
     };
     let Some(zone) = cache.zone_for(req)? else {

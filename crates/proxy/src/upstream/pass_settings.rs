@@ -43,10 +43,12 @@ use super::request::RequestPolicy;
 use super::store::{self, Keeping, StorePolicy, StoreTarget};
 use crate::cache::encodings::EncodingsPolicy;
 use crate::cache::status_header::StatusHeaderPolicy;
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, Protocols};
+use crate::settings::level::Level;
 use crate::settings::location::LocationSettings;
 use crate::settings::{Uses, declared::Declared, level::Closing};
 use crate::tls::settings::OriginSslPolicy;
+use crate::upstream::settings::UpstreamSettings;
 
 /// Settings of a location for upstreams of one protocol.
 #[derive(Clone, Debug, FamilyGroup)]
@@ -166,7 +168,10 @@ pub fn close(level: &mut Closing<'_>) {
         level.error_once(span, message);
     }
     let (declared, cx) = level.builder.with_cx::<Declared>();
-    let settings = &*level.settings;
+    let settings = &mut *level.settings;
+    settings.by_rfc = Protocols::that_are(|protocol| {
+        settings.pass(protocol).conformance.rules == Conformance::Rfc9111
+    });
     settings.note_temp_folders(&mut declared.temp_folders, &cx.prefix);
     let uses = level.builder.of::<Uses>();
     uses.foreign_sources |= settings.has_foreign_source();
@@ -178,22 +183,19 @@ pub fn close(level: &mut Closing<'_>) {
 fn settle_stores(level: &mut Closing<'_>) -> Vec<(Protocol, Span)> {
     let mut faults = Vec::new();
     for protocol in Protocol::ALL {
-        let levels = level.levels.iter().map(|level| match protocol {
-            Protocol::Http => &level.location.proxy,
-            Protocol::FastCgi => &level.location.fastcgi,
-            Protocol::Scgi => &level.location.scgi,
-            Protocol::Uwsgi => &level.location.uwsgi,
-            Protocol::Memcached => &level.location.memcached,
-            Protocol::Grpc => &level.location.grpc,
+        let raws = level
+            .levels
+            .iter()
+            .filter_map(Level::raw::<UpstreamSettings>);
+        let levels = raws.map(|raw| match protocol {
+            Protocol::Http => &raw.proxy,
+            Protocol::FastCgi => &raw.fastcgi,
+            Protocol::Scgi => &raw.scgi,
+            Protocol::Uwsgi => &raw.uwsgi,
+            Protocol::Memcached => &raw.memcached,
+            Protocol::Grpc => &raw.grpc,
         });
-        let settings = match protocol {
-            Protocol::Http => &mut level.settings.proxy,
-            Protocol::FastCgi => &mut level.settings.fastcgi,
-            Protocol::Scgi => &mut level.settings.scgi,
-            Protocol::Uwsgi => &mut level.settings.uwsgi,
-            Protocol::Memcached => &mut level.settings.memcached,
-            Protocol::Grpc => &mut level.settings.grpc,
-        };
+        let settings = level.settings.pass_mut(protocol);
         let cx = &mut level.builder.cx;
         let fault = settings.settle_store(levels, protocol, cx).err();
         faults.extend(fault.map(|span| (protocol, span)));
@@ -204,25 +206,27 @@ fn settle_stores(level: &mut Closing<'_>) -> Vec<(Protocol, Span)> {
 impl LocationSettings {
     /// Settings for upstreams of a protocol.
     pub fn pass(&self, protocol: Protocol) -> &PassSettings {
+        let all = self.of::<UpstreamSettings>();
         match protocol {
-            Protocol::Http => &self.proxy,
-            Protocol::FastCgi => &self.fastcgi,
-            Protocol::Scgi => &self.scgi,
-            Protocol::Uwsgi => &self.uwsgi,
-            Protocol::Memcached => &self.memcached,
-            Protocol::Grpc => &self.grpc,
+            Protocol::Http => &all.proxy,
+            Protocol::FastCgi => &all.fastcgi,
+            Protocol::Scgi => &all.scgi,
+            Protocol::Uwsgi => &all.uwsgi,
+            Protocol::Memcached => &all.memcached,
+            Protocol::Grpc => &all.grpc,
         }
     }
 
     /// The settings for upstreams of a protocol, to be changed.
     pub fn pass_mut(&mut self, protocol: Protocol) -> &mut PassSettings {
+        let all = self.of_mut::<UpstreamSettings>();
         match protocol {
-            Protocol::Http => &mut self.proxy,
-            Protocol::FastCgi => &mut self.fastcgi,
-            Protocol::Scgi => &mut self.scgi,
-            Protocol::Uwsgi => &mut self.uwsgi,
-            Protocol::Memcached => &mut self.memcached,
-            Protocol::Grpc => &mut self.grpc,
+            Protocol::Http => &mut all.proxy,
+            Protocol::FastCgi => &mut all.fastcgi,
+            Protocol::Scgi => &mut all.scgi,
+            Protocol::Uwsgi => &mut all.uwsgi,
+            Protocol::Memcached => &mut all.memcached,
+            Protocol::Grpc => &mut all.grpc,
         }
     }
 
@@ -248,12 +252,10 @@ impl LocationSettings {
 
     /// Way in which requests are read, fit for answers of every protocol.
     pub fn reading(&self) -> Reading {
-        let rules = |protocol| self.pass(protocol).conformance.rules;
-        let mut protocols = Protocol::ALL.into_iter();
-        if protocols.any(|protocol| rules(protocol) == Conformance::Rfc9111) {
-            Reading::ByRfc
-        } else {
+        if self.by_rfc == Protocols::default() {
             Reading::AsNginx
+        } else {
+            Reading::ByRfc
         }
     }
 }

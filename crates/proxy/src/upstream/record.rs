@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::settings::location::LocationSettings;
+use crate::upstream::settings::UpstreamSettings;
 
 /// Encoder of a request, with its body, for a target as it is for this request.
 type Encode = fn(&mut Request, &PassTarget, &Resolved, &Ask, OutBody) -> Result<Prepared, Failure>;
@@ -59,8 +60,12 @@ const HTTP: Record = Record {
     encode: http::encode,
     head: http_head,
     keeps: |_, head| head.keeps_alive(),
-    needs_length: |settings| settings.pass_http.version == UpstreamVersion::Http10,
-    is_in_streams: |settings| settings.pass_http.version == UpstreamVersion::Http2,
+    needs_length: |settings| {
+        settings.of::<UpstreamSettings>().pass_http.version == UpstreamVersion::Http10
+    },
+    is_in_streams: |settings| {
+        settings.of::<UpstreamSettings>().pass_http.version == UpstreamVersion::Http2
+    },
     heeds_method: true,
     is_live: false,
 };
@@ -75,7 +80,7 @@ const GRPC: Record = Record {
 const FASTCGI: Record = Record {
     encode: |req, _, _, ask, body| Ok(fastcgi::encode(req, ask, body)),
     head: |_, _, _| HeadReader::FastCgi(Box::new(StdoutHead::new())),
-    keeps: |settings, _| settings.fastcgi_app.keep_conn,
+    keeps: |settings, _| settings.of::<UpstreamSettings>().fastcgi_app.keep_conn,
     needs_length: |_| false,
     is_in_streams: |_| false,
     heeds_method: true,
@@ -100,7 +105,10 @@ const UWSGI: Record = Record {
 const MEMCACHED: Record = Record {
     encode: |req, target, _, _, _| memcached::encode(req, target),
     head: |_, prepared, settings| {
-        let head = KeyedHead::new(prepared, &settings.memcached_server);
+        let head = KeyedHead::new(
+            prepared,
+            &settings.of::<UpstreamSettings>().memcached_server,
+        );
         HeadReader::Keyed(Box::new(head))
     },
     keeps: |_, _| true,

@@ -10,12 +10,13 @@ use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Span, Spanned, Template};
 
 use super::pass::PassTarget;
+use crate::expression::{Case, Regex};
 use crate::handler::ContentHandler;
 use crate::request::Request;
-use crate::route::regex::{Case, Regex};
 use crate::scope::block::Draft;
 use crate::scope::build::Builder;
-use crate::settings::location::LocationSettingsRaw;
+use crate::settings::level::Level;
+use crate::upstream::settings::UpstreamSettings;
 
 /// The place of `proxy_pass` in a block.
 pub struct PassPlace(pub Span);
@@ -82,8 +83,10 @@ pub struct PassRedirectPolicy {
 }
 
 /// Refuses what the rules of a block cannot mean.
-pub fn check(builder: &mut Builder, lines: &LocationSettingsRaw, draft: &Draft) {
-    let raw = &lines.pass_redirect;
+pub fn check(builder: &mut Builder, lines: &Level, draft: &Draft) {
+    let Some(raw) = lines.raw::<UpstreamSettings>().map(|it| &it.pass_redirect) else {
+        return;
+    };
     let is_off = |rule: &RedirectRule| matches!(rule, RedirectRule::Off);
     check_off(builder, "proxy_redirect", &raw.rules, is_off);
     let Some(rule) = raw
@@ -130,7 +133,11 @@ pub(super) fn check_off<T>(
 /// The Location for the client, when it changes.
 pub fn rewrite(req: &mut Request, target: &PassTarget, value: &[u8]) -> Option<Bytes> {
     let location = Arc::clone(&req.location);
-    let rules = &location.settings.pass_redirect.rules;
+    let rules = &location
+        .settings
+        .of::<UpstreamSettings>()
+        .pass_redirect
+        .rules;
     if rules.is_empty() {
         return by_default(target, value);
     }

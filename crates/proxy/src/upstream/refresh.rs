@@ -14,6 +14,7 @@ use tokio::task::{AbortHandle, spawn_local};
 
 use super::group::{Group, NamedServer};
 use crate::settings::Conf;
+use crate::upstream::groups::Groups;
 
 /// The least time between two questions for one name (nginx's number).
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
@@ -21,7 +22,7 @@ const LEAST_PAUSE: Duration = Duration::from_secs(1);
 /// Starts the tasks of a configuration.
 pub fn start(conf: &Conf) -> Vec<AbortHandle> {
     let mut tasks = Vec::new();
-    for group in &conf.declared.upstreams {
+    for group in &conf.parts.of::<Groups>().upstreams {
         for index in 0..group.named.len() {
             tasks.push(spawn_local(keep(Arc::clone(group), index)).abort_handle());
         }

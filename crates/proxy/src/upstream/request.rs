@@ -21,6 +21,7 @@ use crate::downstream::body::{self, BodyFile, Remains, RequestBody};
 use crate::failure::Failure;
 use crate::protocol::Protocol;
 use crate::request::Request;
+use crate::upstream::settings::UpstreamSettings;
 
 /// Settings of the request that an upstream is asked.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -165,7 +166,7 @@ pub(crate) fn must_read_body(req: &Request, protocol: Protocol) -> bool {
         return false;
     }
     let policy = &req.location.settings.pass(protocol).request;
-    let http = &req.location.settings.pass_http;
+    let http = &req.location.settings.of::<UpstreamSettings>().pass_http;
     // nginx: a body that is set may name the client's, which is read whole for it.
     if protocol == Protocol::Http && http.set_body.is_some() {
         return true;
@@ -184,7 +185,7 @@ pub(crate) fn must_read_body(req: &Request, protocol: Protocol) -> bool {
 fn out_body(req: &mut Request, protocol: Protocol) -> Result<OutBody, Failure> {
     let location = Arc::clone(&req.location);
     let policy = &location.settings.pass(protocol).request;
-    let http = &location.settings.pass_http;
+    let http = &location.settings.of::<UpstreamSettings>().pass_http;
     if protocol == Protocol::Http
         && let Some(template) = &http.set_body
     {

@@ -20,6 +20,7 @@ use super::request::{OutBody, OutFraming, Prepared};
 use crate::failure::Failure;
 use crate::protocol::Protocol;
 use crate::request::Request;
+use crate::upstream::settings::UpstreamSettings;
 
 /// Settings that only uwsgi applications have.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -36,7 +37,7 @@ pub struct UwsgiPolicy {
 /// Encodes the request.
 pub(crate) fn encode(req: &mut Request, ask: &Ask, body: OutBody) -> Result<Prepared, Failure> {
     let location = Arc::clone(&req.location);
-    let policy = &location.settings.uwsgi_app;
+    let policy = &location.settings.of::<UpstreamSettings>().uwsgi_app;
     let mut pairs = Vec::with_capacity(1024);
     let mut fits = true;
     params::for_each(req, Protocol::Uwsgi, ask, &mut |name, value| {

@@ -31,6 +31,7 @@ use millpond_wire::header::Known;
 use crate::log::request_error;
 use crate::request::{Request, Value};
 use crate::scope::build::Builder;
+use crate::scope::parts::{Part, Place};
 
 /// The depth to which variables may use one another; deeper is a cycle (nginx: 100, but its frames
 /// are small).
@@ -193,12 +194,30 @@ pub enum Meaning {
     Absent,
 }
 
+/// Settings of variables.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location, if_location, if_server)]
+pub struct VariablePolicy {
+    /// Logs as a warning the use of a variable that `set` names, but that no `set` has been run
+    /// for.
+    #[directive(name = "uninitialized_variable_warn", default = "on")]
+    pub warn_uninitialized: bool,
+}
+
+impl Part for VariablePolicy {
+    const PLACE: Place = Place::VariableSettings;
+}
+
 /// The meaning of every variable of a configuration.
 #[derive(Debug)]
 pub struct VariableTable {
     records: &'static Records,
     meanings: Vec<Meaning>,
     names: Vec<Box<str>>,
+}
+
+impl Part for VariableTable {
+    const PLACE: Place = Place::Variables;
 }
 
 /// The thing that the configuration defines a name as.
@@ -311,10 +330,10 @@ impl VariableTable {
 /// Appends the value of the variable of a name, in small letters, that the answer itself asks for;
 /// false when there is none.
 pub fn write_named(req: &mut Request, name: &str, out: &mut Vec<u8>) -> bool {
-    if let Some(id) = req.conf.variables.find(name) {
+    if let Some(id) = req.conf.parts.of::<VariableTable>().find(name) {
         return write(req, id, out);
     }
-    match req.conf.variables.records.find(name) {
+    match req.conf.parts.of::<VariableTable>().records.find(name) {
         Some(Meaning::Builtin(variable)) => (variable.write)(req, out),
         Some(Meaning::Word(variable)) => append_word((variable.word)(req), out),
         Some(Meaning::Field(known, name)) => request::write_field((known, &name), req, out),
@@ -334,7 +353,13 @@ pub fn write_plain(req: &Request, id: VarId, out: &mut Vec<u8>) -> Plain {
     if let Some(value) = req.values.find(id) {
         return Some(append_value(&value, out));
     }
-    match req.conf.variables.meanings.get(id.0 as usize) {
+    match req
+        .conf
+        .parts
+        .of::<VariableTable>()
+        .meanings
+        .get(id.0 as usize)
+    {
         Some(Meaning::Builtin(variable)) => Some((variable.write)(req, out)),
         Some(Meaning::Word(variable)) => Some(append_word((variable.word)(req), out)),
         Some(Meaning::Field(known, name)) => Some(request::write_field((*known, name), req, out)),
@@ -346,7 +371,13 @@ pub fn write_plain(req: &Request, id: VarId, out: &mut Vec<u8>) -> Plain {
 
 /// The value of a variable that is one of a few words now; empty if it has none.
 pub fn word(req: &Request, id: VarId) -> Option<&'static str> {
-    match req.conf.variables.meanings.get(id.0 as usize) {
+    match req
+        .conf
+        .parts
+        .of::<VariableTable>()
+        .meanings
+        .get(id.0 as usize)
+    {
         Some(Meaning::Word(variable)) if req.values.find(id).is_none() => {
             Some((variable.word)(req).unwrap_or_default())
         }
@@ -356,7 +387,13 @@ pub fn word(req: &Request, id: VarId) -> Option<&'static str> {
 
 /// The value of a variable that stands in the request as it is; only some do.
 pub fn lend(req: &Request, id: VarId) -> Option<&[u8]> {
-    match req.conf.variables.meanings.get(id.0 as usize) {
+    match req
+        .conf
+        .parts
+        .of::<VariableTable>()
+        .meanings
+        .get(id.0 as usize)
+    {
         Some(Meaning::Builtin(variable)) if req.values.find(id).is_none() => {
             (variable.name == request::HOST).then(|| request::host(req))
         }
@@ -384,7 +421,13 @@ pub fn write(req: &mut Request, id: VarId, out: &mut Vec<u8>) -> bool {
     if let Some(is_found) = write_plain(req, id, out) {
         return is_found;
     }
-    match req.conf.variables.meanings.get(id.0 as usize) {
+    match req
+        .conf
+        .parts
+        .of::<VariableTable>()
+        .meanings
+        .get(id.0 as usize)
+    {
         Some(Meaning::Composed(variable)) => {
             let write = variable.write;
             guarded(req, id, |req| write(req, out)).unwrap_or(false)
@@ -429,7 +472,7 @@ fn guarded<T>(req: &mut Request, id: VarId, evaluate: impl FnOnce(&mut Request) 
     }
     if req.lookup.depth >= MAX_LOOKUP_DEPTH {
         req.lookup.has_cycle = true;
-        let name = req.conf.variables.name(id);
+        let name = req.conf.parts.of::<VariableTable>().name(id);
         let message = format_args!("cycle while evaluating variable \"{name}\"");
         request_error::write(req, Level::Error, message);
         return None;
@@ -444,8 +487,13 @@ fn guarded<T>(req: &mut Request, id: VarId, evaluate: impl FnOnce(&mut Request) 
 }
 
 fn warn_uninitialized(req: &Request, id: VarId) {
-    if req.location.settings.rewrite.warn_uninitialized {
-        let name = req.conf.variables.name(id);
+    if req
+        .location
+        .settings
+        .of::<VariablePolicy>()
+        .warn_uninitialized
+    {
+        let name = req.conf.parts.of::<VariableTable>().name(id);
         let message = format_args!("using uninitialized \"{name}\" variable");
         request_error::write(req, Level::Warn, message);
     }

@@ -22,6 +22,7 @@
 //!
 //! What it does not do: TCP, TLS, passwords.
 
+use millpond_proxy::cache::zones::Zones;
 use millpond_proxy::settings::Conf;
 use millpond_proxy::settings::main::SocketPath;
 use millpond_proxy::worker::Shared;
@@ -134,7 +135,7 @@ impl Source {
 pub fn scene(conf: Option<&Arc<Conf>>, shared: Option<&Arc<Shared>>, by: &str) -> Scene {
     let declared = conf.into_iter().flat_map(|conf| {
         let zones = conf.declared.zones.iter();
-        zones.filter_map(|it| Some((it, conf.zones.get(it.name.as_bytes())?)))
+        zones.filter_map(|it| Some((it, conf.parts.of::<Zones>().get(it.name.as_bytes())?)))
     });
     let zones = declared.map(|(declared, zone)| SceneZone {
         declared: declared.clone(),

@@ -3,6 +3,7 @@
 //! Peers of groups that the configuration declares are told, and those that a location passes to by
 //! address. A process at rest has none.
 
+use millpond_proxy::upstream::groups::Groups;
 use millpond_proxy::upstream::peer::{Availability, Peer};
 use millpond_system::clock;
 use serde::{Deserialize, Serialize};
@@ -56,7 +57,7 @@ pub(super) fn answer(scene: &Scene) -> Answer {
         Standing::Running(facts) => facts.conf.as_ref(),
         Standing::AtRest => None,
     };
-    let declared = conf.into_iter().map(|conf| &conf.declared);
+    let declared = conf.into_iter().map(|conf| conf.parts.of::<Groups>());
     let groups = declared.flat_map(|it| it.upstreams.iter().chain(&it.implicit));
     let peers = groups.flat_map(|group| {
         let roster = group.roster();

@@ -4,19 +4,21 @@
 //! merged with those around it and the hooks of the families run (`settings/level.rs`).
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use millpond_conf::tree::Statement;
 use millpond_conf::{Contexts, code};
-use millpond_proxy::route::location::{AfterPrefix, LocationKind};
-use millpond_proxy::route::name::ServerName;
-use millpond_proxy::route::regex::{Case, Regex};
+use millpond_proxy::cache::site::SiteMemo;
+use millpond_proxy::expression::{Case, Regex};
 use millpond_proxy::scope::block::{Draft, Pass, Row};
 use millpond_proxy::scope::build::Builder;
 use millpond_proxy::settings::Server;
-use millpond_proxy::settings::level::{self, Children, Level, Levels};
+use millpond_proxy::settings::level::{self, Children, Hooks, Level, Levels};
+use millpond_proxy::settings::names::ServerName;
+use millpond_proxy::settings::tree::{AfterPrefix, LocationKind};
 use millpond_proxy::stats::status_zone::StatusZone;
 use millpond_proxy::tls::acme;
+use millpond_proxy::tls::contexts::Encryption;
 
 use super::listen::{ListenArgs, Listens, Names};
 use super::{ssl, table};
@@ -108,8 +110,8 @@ fn http(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
     builder.walk(statement.body.as_deref().unwrap_or_default(), &mut inner);
     let levels: Levels = builder.take();
     if let Some(level) = levels.0.last() {
-        let settings = levels.location(&mut builder.cx);
-        level::check(builder, &level.location, &inner);
+        let settings = levels.location(&table::HOOKS, &mut builder.cx);
+        level::check(builder, level, &inner);
         for hook in table::END_OF_HTTP {
             hook(builder, &settings);
         }
@@ -131,20 +133,24 @@ pub(super) fn read_server(builder: &mut Builder, statement: &Statement, context:
         listens.iter_mut().for_each(ListenArgs::encrypt);
     }
     let status_zone = draft.take::<StatusZone>();
-    let acme = acme::certificate::Slot::of(&mut draft);
+    let order = acme::certificate::Slot::of(&mut draft);
+    let hooks = Hooks::of(builder);
     let (levels, cx) = builder.with_cx::<Levels>();
-    let settings = levels.server(cx);
+    let (settings, mut parts) = levels.server(&hooks, cx);
+    parts.put(SiteMemo::default());
+    parts.put(OnceLock::<Encryption>::new());
+    parts.put(order);
+    if let Some(zone) = status_zone {
+        parts.put(zone);
+    }
     let mut location = level::close(builder, draft, LocationKind::Unnamed);
     location.is_server = true;
     let server = Server {
         name: names.first().map(ServerName::text).unwrap_or_default(),
-        site: millpond_proxy::cache::site::SiteMemo::default(),
         names,
-        status_zone,
         settings,
-        encryption: std::sync::OnceLock::new(),
+        parts,
         alternative: std::sync::OnceLock::new(),
-        acme,
         location: Arc::new(location),
         span: statement.span,
         session: millpond_stream::settings::take_closed(builder),

@@ -14,13 +14,13 @@ use millpond_conf::source::Span;
 use millpond_conf::tree::{Statement, Word};
 use millpond_conf::value::parse_duration;
 use millpond_conf::{Contexts, ParseContext};
-use millpond_proxy::route::listen::{Binding, Carries, Listen, ListenOptions};
-use millpond_proxy::route::name::{ServerName, ServerNames};
-use millpond_proxy::route::regex::{Case, Regex};
+use millpond_proxy::expression::{Case, Regex};
 use millpond_proxy::scope::block::{Draft, Pass, Row};
 use millpond_proxy::scope::build::Builder;
 use millpond_proxy::scope::code;
 use millpond_proxy::settings::Server;
+use millpond_proxy::settings::listen::{Binding, Carries, Listen, ListenOptions};
+use millpond_proxy::settings::names::{ServerName, ServerNames};
 use millpond_system::address::Address;
 use millpond_system::network;
 

@@ -34,17 +34,19 @@ use millpond_conf::render::RENDERED;
 use millpond_conf::source::Span;
 use millpond_conf::tree::{Statement, Tree};
 use millpond_conf::{Applied, Contexts, ParseContext, Scope, VarId};
-use millpond_proxy::cache::zones::Zones;
-use millpond_proxy::route::listen::Carries;
 use millpond_proxy::scope::block::Draft;
 use millpond_proxy::scope::build::{Builder, Tables};
 use millpond_proxy::scope::code;
+use millpond_proxy::scope::parts::Parts;
 use millpond_proxy::settings::declared::Declared;
 use millpond_proxy::settings::level::Levels;
+use millpond_proxy::settings::listen::Carries;
 use millpond_proxy::settings::location::LocationSettings;
 use millpond_proxy::settings::main::{MainSettings, MainSettingsRaw};
 use millpond_proxy::settings::server::ServerSettings;
 use millpond_proxy::settings::{Conf, Uses};
+use millpond_proxy::steps::STEPS;
+use millpond_proxy::tls::acme::Orders;
 use millpond_proxy::var::{self, Records, VariableTable};
 use millpond_stream::settings::FAMILIES;
 
@@ -74,10 +76,10 @@ pub fn build(tree: &Tree, mut cx: ParseContext) -> (Option<Conf>, ParseContext) 
 /// Obeys a line that has no row.
 fn setting(builder: &mut Builder, statement: &Statement, context: Contexts) {
     let (levels, cx) = builder.with_cx::<Levels>();
-    if levels.apply(statement, context, cx) == Applied::Done {
+    let line = (statement, context);
+    if levels.apply(&table::HOOKS, line, cx) == Applied::Done {
         return;
     }
-    let line = (statement, context);
     if levels.apply_own(table::HOOKS.families, line, cx) == Applied::Done {
         return;
     }
@@ -139,6 +141,9 @@ fn finish(mut builder: Builder) -> (Option<Conf>, ParseContext) {
         return (None, builder.cx);
     }
     let uses: Uses = builder.take();
+    let has_orders = !builder.of::<Orders>().is_empty();
+    let variable_count = variables.len();
+    let parts = parts(&mut builder, variables);
     let mut fleets = builder.of::<Declared>().fleets.iter();
     let has_peers = fleets.any(|fleet| fleet.peers.secret.is_some());
     let uses_any = |names: &[&str]| uses.ssi || names.iter().any(|name| is_used(&builder, name));
@@ -150,8 +155,9 @@ fn finish(mut builder: Builder) -> (Option<Conf>, ParseContext) {
         main,
         stream,
         bindings: bindings.into_iter().map(Arc::new).collect(),
-        variables,
-        zones: Zones::default(),
+        variable_count,
+        parts,
+        has_orders,
         uses_upstream_fields: uses.ssi
             || uses_family(&builder, "upstream_http_")
             || uses_family(&builder, "upstream_cookie_"),
@@ -167,6 +173,17 @@ fn finish(mut builder: Builder) -> (Option<Conf>, ParseContext) {
         declared: builder.take::<Declared>(),
     };
     (Some(conf), builder.cx)
+}
+
+/// The things that lines have declared for requests.
+fn parts(builder: &mut Builder, variables: VariableTable) -> Parts {
+    let mut parts = Parts::default();
+    parts.put(variables);
+    parts.put(&STEPS);
+    for keep in table::DECLARED {
+        keep(builder, &mut parts);
+    }
+    parts
 }
 
 /// True when a variable is named anywhere.
@@ -223,6 +240,8 @@ pub fn all_directives() -> &'static [millpond_conf::Directive] {
     static ALL: LazyLock<Vec<millpond_conf::Directive>> = LazyLock::new(|| {
         let mut all = LocationSettings::directives();
         all.extend(ServerSettings::directives());
+        let rooms = table::ROOMS.iter().chain(table::SERVER_ROOMS);
+        all.extend(rooms.flat_map(|room| (room.directives)()));
         all.extend(MainSettings::directives());
         let own = table::HOOKS.families.iter().chain(FAMILIES);
         all.extend(own.flat_map(|family| (family.directives)()));

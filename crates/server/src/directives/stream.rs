@@ -9,26 +9,27 @@ use std::mem;
 
 use millpond_conf::tree::Statement;
 use millpond_conf::{Applied, Contexts, ParseContext};
-use millpond_proxy::cache::zones::Zones;
 use millpond_proxy::handler;
 use millpond_proxy::log;
+use millpond_proxy::log::format::Logs;
 use millpond_proxy::map;
-use millpond_proxy::route::listen::{Binding, Carries};
 use millpond_proxy::scope::block::{Draft, Pass, Row};
 use millpond_proxy::scope::build::{Builder, Tables};
+use millpond_proxy::scope::parts::Parts;
 use millpond_proxy::settings::declared::Declared;
 use millpond_proxy::settings::level::{self, Hooks, Level, Levels};
+use millpond_proxy::settings::listen::{Binding, Carries};
 use millpond_proxy::settings::main::MainSettings;
 use millpond_proxy::settings::{Conf, Uses};
 use millpond_proxy::tls;
 use millpond_proxy::upstream;
-use millpond_proxy::var::VariableTable;
 use millpond_stream::settings::FAMILIES;
 use millpond_stream::variables::RECORDS;
 use millpond_stream::{content, settings};
 
 use super::blocks::{self, Blocks};
-use super::{listen, refused, unknown};
+use super::{listen, refused, table, unknown};
+use millpond_proxy::log::settings::LogSettings;
 
 /// The row of the block.
 pub(crate) const BLOCK: &[Row] = &[Row {
@@ -73,8 +74,11 @@ const TABLES: Tables = Tables {
 
 /// Ends of blocks: the hooks of families.
 const HOOKS: Hooks = Hooks {
+    rooms: table::ROOMS,
+    server_rooms: table::SERVER_ROOMS,
     families: FAMILIES,
     check: &[],
+    parts: &[],
     close: &[
         log::access::complete,
         handler::limit_zone::close,
@@ -91,7 +95,8 @@ const APPLICATIONS: [&str; 5] = ["fastcgi_", "scgi_", "uwsgi_", "memcached_", "g
 /// A block that was read.
 pub(super) struct Read {
     bindings: Vec<Binding>,
-    variables: VariableTable,
+    variable_count: usize,
+    parts: Parts,
     declared: Declared,
     uses: Uses,
 }
@@ -107,8 +112,9 @@ impl Read {
         Conf {
             main: main.clone(),
             bindings: self.bindings.into_iter().map(Into::into).collect(),
-            variables: self.variables,
-            zones: Zones::default(),
+            variable_count: self.variable_count,
+            parts: self.parts,
+            has_orders: false,
             uses_cache_hits: false,
             uses_freshness: false,
             uses_proxy_host: false,
@@ -155,11 +161,11 @@ fn read(cx: ParseContext, statement: &Statement) -> (Read, ParseContext) {
     builder.walk(statement.body.as_deref().unwrap_or_default(), &mut draft);
     let levels: Levels = builder.take();
     if let Some(level) = levels.0.last() {
-        let settings = levels.location(&mut builder.cx);
-        level::check(&mut builder, &level.location, &draft);
+        let settings = levels.location(&HOOKS, &mut builder.cx);
+        level::check(&mut builder, level, &draft);
         upstream::declare::settle(&mut builder, &settings);
         upstream::declare::check_zones(&mut builder, &settings);
-        builder.of::<Declared>().logs.block = Some(settings.access_log);
+        builder.of::<Logs>().block = Some(settings.of::<LogSettings>().access_log.clone());
     }
     let blocks: Blocks = builder.take();
     let bindings = listen::bindings(&mut builder.cx, &blocks.servers, Carries::Sessions);
@@ -168,7 +174,8 @@ fn read(cx: ParseContext, statement: &Statement) -> (Read, ParseContext) {
     let variables = super::variables(&mut builder, RECORDS);
     let read = Read {
         bindings,
-        variables,
+        variable_count: variables.len(),
+        parts: super::parts(&mut builder, variables),
         declared: builder.take(),
         uses: builder.take(),
     };
@@ -190,7 +197,7 @@ fn setting(builder: &mut Builder, statement: &Statement, context: Contexts) {
     let applied = if is_of_application {
         Applied::Unknown
     } else {
-        levels.apply(statement, context, cx)
+        levels.apply(&HOOKS, (statement, context), cx)
     };
     if applied == Applied::Unknown {
         super::unclaimed(builder, statement, context);

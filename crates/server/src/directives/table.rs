@@ -3,12 +3,36 @@
 //! A file of directives is named here once for each kind of thing that it brings. The settings of
 //! families stand in the tables of `settings`.
 
+use millpond_proxy::cache::zones::LocationCache;
+use millpond_proxy::cache::zones::Zones;
+use millpond_proxy::conditional::not_modified::ConditionPolicy;
+use millpond_proxy::filter::Texts;
+use millpond_proxy::filter::charset::CharsetMaps;
+use millpond_proxy::filter::settings::FilterSettings;
+use millpond_proxy::handler::ContentHandler;
+use millpond_proxy::handler::limit_zone::LimitZones;
+use millpond_proxy::handler::settings::HandlerSettings;
+use millpond_proxy::handler::try_files::TryFiles;
+use millpond_proxy::log::settings::LogSettings;
+use millpond_proxy::rewrite::RewritePolicy;
+use millpond_proxy::rewrite::Script;
 use millpond_proxy::scope::block::Row;
 use millpond_proxy::scope::build::Builder;
-use millpond_proxy::settings::level::Hooks;
+use millpond_proxy::scope::parts::Part;
+use millpond_proxy::scope::parts::Parts;
+use millpond_proxy::settings::level::{Hooks, keep};
 use millpond_proxy::settings::location::LocationSettings;
+use millpond_proxy::settings::room::Room;
+use millpond_proxy::stats::status_zone::StatusZone;
+use millpond_proxy::stats::status_zone::ZoneNames;
+use millpond_proxy::subrequest::SubrequestPolicy;
+use millpond_proxy::tls::acme::Orders;
+use millpond_proxy::tls::settings::SslPolicy;
+use millpond_proxy::upstream::groups::Groups;
+use millpond_proxy::upstream::settings::UpstreamSettings;
+use millpond_proxy::var::VariablePolicy;
 use millpond_proxy::{
-    cache, collector, filter, handler, log, map, otel, phase, rewrite, stats, tls, upstream,
+    cache, collector, filter, handler, log, map, otel, rewrite, stats, steps, tls, upstream,
 };
 
 use crate::handler::{api, dashboard, health, metrics};
@@ -48,10 +72,50 @@ const ROWS: &[&[Row]] = &[
     tls::acme::certificate::ROWS,
 ];
 
+/// Rooms of locations.
+pub(super) const ROOMS: &[Room] = &[
+    Room::of::<UpstreamSettings>(),
+    Room::of::<LogSettings>(),
+    Room::of_family::<ConditionPolicy>(),
+    Room::of_family::<VariablePolicy>(),
+    Room::of_family::<RewritePolicy>(),
+    Room::of::<HandlerSettings>(),
+    Room::of_family::<SubrequestPolicy>(),
+    Room::of::<FilterSettings>(),
+];
+
+/// Rooms of servers.
+pub(super) const SERVER_ROOMS: &[Room] = &[Room::of_family::<SslPolicy>()];
+
+/// The things that lines declare by name for all requests.
+pub(super) const DECLARED: &[fn(&mut Builder, &mut Parts)] = &[
+    keep_declared::<CharsetMaps>,
+    keep_declared::<Groups>,
+    keep_declared::<LimitZones>,
+    keep_declared::<Orders>,
+    keep_declared::<ZoneNames>,
+    keep_declared::<Zones>,
+];
+
+/// Keeps what lines have declared, if only that it is nothing, as a part of the configuration.
+fn keep_declared<T: Part + Default>(builder: &mut Builder, parts: &mut Parts) {
+    parts.put(builder.take::<T>());
+}
+
 /// Hooks of families, in the order in which they run.
 pub(crate) const HOOKS: Hooks = Hooks {
+    rooms: ROOMS,
+    server_rooms: SERVER_ROOMS,
     families: &[handler::mp4::FAMILY, otel::policy::FAMILY],
     check: &[upstream::redirect::check, upstream::cookie::check],
+    parts: &[
+        keep::<ContentHandler>,
+        keep::<Vec<LocationCache>>,
+        keep::<Script>,
+        keep::<StatusZone>,
+        keep::<Texts>,
+        keep::<TryFiles>,
+    ],
     close: &[
         upstream::pass_settings::close,
         upstream::memcached::close,
@@ -62,7 +126,7 @@ pub(crate) const HOOKS: Hooks = Hooks {
         rewrite::close,
         handler::access::close,
         upstream::pass::close,
-        tls::origins::close,
+        upstream::encryption::close,
         handler::referer::close,
         log::access::close,
         log::upstream::close,
@@ -74,8 +138,9 @@ pub(crate) const HOOKS: Hooks = Hooks {
         cache::peers::close,
         filter::sub::close,
         filter::charset::close,
+        filter::close,
         otel::policy::close,
-        phase::close,
+        steps::close,
     ],
 };
 

@@ -17,6 +17,8 @@ use millpond_fleet::node::{Published, now_ms};
 use millpond_otlp::tally::Counts as Exported;
 use millpond_otlp::{Exporters, Signal};
 use millpond_proxy::cache::site::UNNAMED;
+use millpond_proxy::cache::zones::Zones;
+use millpond_proxy::handler::limit_zone::LimitZones;
 use millpond_proxy::settings::Conf;
 use millpond_proxy::stats::cache_zone::ZoneStatusCount;
 use millpond_proxy::stats::connections::ConnectionCount;
@@ -25,10 +27,13 @@ use millpond_proxy::stats::peer::PeerCount;
 use millpond_proxy::stats::responses::ResponseCount;
 use millpond_proxy::stats::site::{EXCESS, SiteCount};
 use millpond_proxy::stats::status_zone::ZoneCount;
+use millpond_proxy::stats::status_zone::ZoneNames;
 use millpond_proxy::stats::times::{AnswerTimes, ExchangeTimes};
 use millpond_proxy::stats::{CacheSnapshot, STATUSES};
+use millpond_proxy::tls::acme::Orders;
 use millpond_proxy::trace::Why;
 use millpond_proxy::upstream::group::Group;
+use millpond_proxy::upstream::groups::Groups;
 use millpond_proxy::upstream::peer::{Availability, Peer};
 use millpond_proxy::worker::{LastLoad, Shared};
 use millpond_store::{Departed, DiskUsage, Held, Usage};
@@ -153,7 +158,7 @@ impl Facts {
     /// Reads all; of the sites at most so many.
     pub fn read(conf: &Conf, shared: &Shared, sites_max: usize) -> Facts {
         let (sites, all_sites) = top_sites(shared.sites.snapshot(), sites_max);
-        let names = &conf.declared.status_zones;
+        let names = conf.parts.of::<ZoneNames>();
         let zones = &shared.status_zones;
         Facts {
             process: process::read(),
@@ -175,13 +180,13 @@ impl Facts {
             servers: named(&names.servers, |name| zones.server(name)),
             locations: named(&names.locations, |name| zones.location(name)),
             limit_conns: {
-                let limits = conf.declared.limit_conn.iter();
+                let limits = conf.parts.of::<LimitZones>().limit_conn.iter();
                 limits
                     .map(|zone| (zone.name().to_string(), zone.tally().snapshot()))
                     .collect()
             },
             limit_reqs: {
-                let limits = conf.declared.limit_req.iter();
+                let limits = conf.parts.of::<LimitZones>().limit_req.iter();
                 limits
                     .map(|zone| (zone.name().to_string(), zone.tally().snapshot()))
                     .collect()
@@ -216,7 +221,7 @@ fn read_fleets(shared: &Shared) -> Vec<FleetFacts> {
 
 fn read_orders(conf: &Conf) -> Vec<OrderFacts> {
     let now_s = clock::now_ms().div_euclid(1000);
-    let orders = conf.declared.orders.iter().map(|order| {
+    let orders = conf.parts.of::<Orders>().iter().map(|order| {
         let ordered = &order.ordered;
         OrderFacts {
             issuer: ordered.issuer.clone(),
@@ -276,7 +281,7 @@ pub(super) fn top_sites(
 fn read_zones(conf: &Conf, shared: &Shared) -> Vec<ZoneFacts> {
     let declared = conf.declared.zones.iter();
     let zones = declared.filter_map(|declared| {
-        let zone: &Arc<CacheZone> = conf.zones.get(declared.name.as_bytes())?;
+        let zone: &Arc<CacheZone> = conf.parts.of::<Zones>().get(declared.name.as_bytes())?;
         Some(ZoneFacts {
             declared: declared.clone(),
             usage: zone.store.usage(),
@@ -296,7 +301,7 @@ fn read_held(conf: &Conf, sites: &[(String, SiteCount)]) -> Vec<SiteFacts> {
     let shown: HashSet<&str> = sites.iter().map(|(site, _)| site.as_str()).collect();
     let mut found: BTreeMap<(String, &str), SiteFacts> = BTreeMap::new();
     for declared in &conf.declared.zones {
-        let Some(zone) = conf.zones.get(declared.name.as_bytes()) else {
+        let Some(zone) = conf.parts.of::<Zones>().get(declared.name.as_bytes()) else {
             continue;
         };
         let mut entry = |site: &[u8], change: &dyn Fn(&mut SiteFacts)| {
@@ -350,7 +355,7 @@ impl SiteFacts {
 
 fn read_peers(conf: &Conf) -> Vec<PeerFacts> {
     let now_ms = clock::now_ms();
-    let declared = &conf.declared;
+    let declared = conf.parts.of::<Groups>();
     let groups = declared.upstreams.iter().chain(&declared.implicit);
     let mut seen = HashSet::new();
     let mut peers = Vec::new();
@@ -370,7 +375,7 @@ fn read_peers(conf: &Conf) -> Vec<PeerFacts> {
 }
 
 fn read_shared(conf: &Conf) -> Vec<SharedFacts> {
-    let groups = conf.declared.upstreams.iter();
+    let groups = conf.parts.of::<Groups>().upstreams.iter();
     let sharing = groups.filter(|group| group.keep_alive.streams > 1);
     let facts = |group: &Arc<Group>| SharedFacts {
         group: group.name.clone(),

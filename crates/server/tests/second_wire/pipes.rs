@@ -24,7 +24,7 @@ use millpond_proxy::downstream::send::AnswerHead;
 use millpond_proxy::downstream::serve::{self, Came};
 use millpond_proxy::downstream::wire::{Broken, Stream, Wire};
 use millpond_proxy::failure::{ClientGone, Failure};
-use millpond_proxy::route::listen::Listen;
+use millpond_proxy::settings::listen::Listen;
 use millpond_proxy::worker::Generation;
 use millpond_system::address::Address;
 use millpond_system::clock;

@@ -31,7 +31,7 @@ use bytes::Bytes;
 use millpond_proxy::downstream::connection::Connection;
 use millpond_proxy::downstream::listener::{PortUse, refuse};
 use millpond_proxy::downstream::quic;
-use millpond_proxy::route::listen::{Binding, Listen, ListenOptions};
+use millpond_proxy::settings::listen::{Binding, Listen, ListenOptions};
 use millpond_proxy::worker::Generation;
 use millpond_system::address::Address;
 use millpond_system::clock;

@@ -12,7 +12,7 @@ use millpond_proxy::downstream::listener::address_of;
 use millpond_proxy::log::request_error;
 use millpond_proxy::request::Request;
 use millpond_proxy::request::state::Listener;
-use millpond_proxy::route::listen::Listen;
+use millpond_proxy::settings::listen::Listen;
 use millpond_proxy::stats::connections::Counted;
 use millpond_proxy::worker::Member;
 use millpond_system::address::Address;

@@ -25,6 +25,7 @@ use super::LocationPeers;
 use super::ask::host;
 use super::field::{self, Asked, NAME, Target, Told};
 use crate::cache::pass;
+use crate::cache::zones;
 use crate::cache::zones::ZoneOf;
 use crate::failure::Failure;
 use crate::phase::{Begun, Flow};
@@ -130,7 +131,7 @@ fn check(
 async fn answer(req: &mut Request, target: &Arc<PassTarget>) -> Result<Flow, Failure> {
     let client = Rc::clone(&req.client);
     let twin = Arc::clone(&req.location);
-    let zone = match twin.cache(target.protocol) {
+    let zone = match zones::of_location(&twin, target.protocol) {
         Some(cache) => cache.zone_for(req)?.map(|zone| (cache, zone)),
         None => None,
     };

@@ -39,6 +39,7 @@ use millpond_wire::http1::{Method, Version, encode};
 use super::LocationPeers;
 use super::field::{self, Asked, NAME, Target, Told};
 use crate::cache::pass;
+use crate::cache::zones;
 use crate::downstream::body::RequestBody;
 use crate::failure::Failure;
 use crate::log::request_error;
@@ -106,7 +107,7 @@ fn group(address: SocketAddr) -> Arc<Group> {
 
 /// True if an owner may be asked in place of the origin, as far as that is seen at once.
 pub(in crate::cache) fn is_due(req: &Request, target: &PassTarget, ask: &Ask) -> bool {
-    let cache = req.location.cache(target.protocol);
+    let cache = zones::of_location(&req.location, target.protocol);
     cache.is_some_and(|cache| cache.peers.is_some()) && is_for_owner(req, ask)
 }
 
@@ -179,7 +180,7 @@ fn is_late_enough(told: Position, wanted: Position) -> bool {
 
 fn question(req: &mut Request, target: &PassTarget) -> Option<Question> {
     let location = Arc::clone(&req.location);
-    let cache = location.cache(target.protocol)?;
+    let cache = zones::of_location(&location, target.protocol)?;
     let peers = Arc::clone(cache.peers.as_ref()?);
     let zone = cache.zone_for(req).ok()??.into_arc();
     let node = req

@@ -30,18 +30,21 @@ use std::time::Duration;
 use millpond_cache::conformance::Conformance;
 use millpond_cache::ignore::IgnorableField;
 use millpond_conf::value::{ArgError, Args, FromArgs, parse_duration};
-use millpond_conf::{Flags, OffOr, Scope, Span, Template};
+use millpond_conf::{Flags, OffOr, Span, Template};
 use millpond_wire::header::Known;
 
 use super::zones::LocationCache;
 use crate::handler::ContentHandler;
+use crate::log::settings::LogSettings;
 use crate::protocol::Protocol;
-use crate::route::location::{LocationKind, LocationTree};
+use crate::scope::parts::Parts;
 use crate::settings::Location;
-use crate::settings::level::{Closing, Due};
+use crate::settings::level::{Closing, Due, DueFilters, Hooks, Levels};
 use crate::settings::location::LocationSettings;
+use crate::settings::tree::{LocationKind, LocationTree};
 use crate::upstream::http::SetHeader;
 use crate::upstream::redirect::RedirectRule;
+use crate::upstream::settings::UpstreamSettings;
 
 /// Time in which an owner must have given a sign of life.
 const HEDGE: Duration = Duration::from_millis(200);
@@ -154,12 +157,14 @@ pub fn close(level: &mut Closing<'_>) {
 
 /// Settings that a twin has of its location, whatever is asked.
 fn common(level: &mut Closing<'_>) -> LocationSettings {
-    let mut settings = LocationSettings::resolve(&[], &mut level.builder.cx);
+    let hooks = Hooks::of(level.builder);
+    let mut settings = Levels::default().location(&hooks, &mut level.builder.cx);
     let own = &*level.settings;
     settings.body = own.body.clone();
     settings.send = own.send.clone();
     settings.keep_alive = own.keep_alive.clone();
-    settings.access_log = own.access_log.clone();
+    let logs = own.of::<LogSettings>();
+    settings.of_mut::<LogSettings>().access_log = logs.access_log.clone();
     settings.error_log = own.error_log.clone();
     settings.cache_site = own.cache_site.clone();
     settings
@@ -171,17 +176,23 @@ fn answering(level: &mut Closing<'_>, cache: LocationCache, handler: ContentHand
     let mut settings = common(level);
     let own = &*level.settings;
     *settings.pass_mut(protocol) = own.pass(protocol).clone();
-    settings.proxy.method = own.proxy.method.clone();
+    settings.by_rfc = own.by_rfc;
     settings.resolver = own.resolver.clone();
-    settings.cdn_loop = own.cdn_loop.clone();
-    settings.pass_http = own.pass_http.clone();
-    settings.fastcgi_app = own.fastcgi_app.clone();
-    settings.uwsgi_app = own.uwsgi_app.clone();
     settings.slice = own.slice.clone();
     settings.cache_args = own.cache_args.clone();
     settings.cached_only = own.cached_only.clone();
-    settings.upstream_log = own.upstream_log.clone();
-    settings.pass_redirect.rules = vec![RedirectRule::Off];
+    let logs = own.of::<LogSettings>();
+    settings.of_mut::<LogSettings>().upstream_log = logs.upstream_log.clone();
+    let (upstreams, theirs) = (
+        settings.of_mut::<UpstreamSettings>(),
+        own.of::<UpstreamSettings>(),
+    );
+    upstreams.proxy.method = theirs.proxy.method.clone();
+    upstreams.cdn_loop = theirs.cdn_loop.clone();
+    upstreams.pass_http = theirs.pass_http.clone();
+    upstreams.fastcgi_app = theirs.fastcgi_app.clone();
+    upstreams.uwsgi_app = theirs.uwsgi_app.clone();
+    upstreams.pass_redirect.rules = vec![RedirectRule::Off];
     let pass = settings.pass_mut(protocol);
     pass.answer.hide = Vec::new();
     pass.answer.pass = SHOWN.map(|known| known.canonical().to_owned()).to_vec();
@@ -197,18 +208,16 @@ fn answering(level: &mut Closing<'_>, cache: LocationCache, handler: ContentHand
         level.draft.span.unwrap_or(Span::NONE),
         &mut level.builder.cx.variables,
     );
-    settings
-        .pass_http
-        .set_headers
-        .extend(nothing.ok().map(|value| SetHeader {
-            name: field::NAME.to_owned(),
-            value,
-        }));
-    Location {
-        caches: vec![cache],
-        handler: Some(handler),
-        ..twin(level, settings)
-    }
+    let upstreams = settings.of_mut::<UpstreamSettings>();
+    let set_headers = &mut upstreams.pass_http.set_headers;
+    set_headers.extend(nothing.ok().map(|value| SetHeader {
+        name: field::NAME.to_owned(),
+        value,
+    }));
+    let mut twin = twin(level, settings);
+    twin.parts.put(vec![cache]);
+    twin.parts.put(handler);
+    twin
 }
 
 /// Fields of an origin that clients do not see, unless they are told to.
@@ -234,13 +243,14 @@ const ORDERS: [IgnorableField; 3] = [
 fn asking(level: &mut Closing<'_>, protocol: Protocol) -> Location {
     let mut settings = common(level);
     let own = level.settings.pass(protocol);
-    settings.proxy.buffer = own.buffer.clone();
-    settings.proxy.exchange = own.exchange.clone();
-    settings.proxy.exchange.head_size.0 += HEAD_EXTRA;
-    settings.proxy.request.pass_body = false;
-    settings.proxy.next.tries = 1;
+    let proxy = &mut settings.of_mut::<UpstreamSettings>().proxy;
+    proxy.buffer = own.buffer.clone();
+    proxy.exchange = own.exchange.clone();
+    proxy.exchange.head_size.0 += HEAD_EXTRA;
+    proxy.request.pass_body = false;
+    proxy.next.tries = 1;
     // What the origin said has become what the RFC wants at the owner.
-    settings.proxy.conformance.rules = Conformance::Nginx;
+    proxy.conformance.rules = Conformance::Nginx;
     twin(level, settings)
 }
 
@@ -249,15 +259,11 @@ fn twin(level: &Closing<'_>, settings: LocationSettings) -> Location {
     Location {
         name: level.draft.name.clone().into_bytes().into(),
         kind: LocationKind::Unnamed,
-        caches: Vec::new(),
-        search: None,
-        changes_text: false,
-        script: crate::rewrite::Script::default(),
+        parts: Parts::default(),
+        filters: DueFilters::default(),
+        redirects_slashless: false,
         children: LocationTree::build(Vec::new()),
-        handler: None,
-        status_zone: None,
         due: Due::default(),
-        try_files: None,
         otel: None,
         limit_except: None,
         is_internal: true,

@@ -50,6 +50,8 @@ pub use self::order::Order;
 use self::order::{Own, Refused};
 use super::pass::key;
 use super::site;
+use crate::cache::zones;
+use crate::cache::zones::Zones;
 use crate::failure::Failure;
 use crate::log::request_error;
 use crate::protocol::Protocol;
@@ -74,7 +76,7 @@ pub async fn take(
     target: &Arc<PassTarget>,
 ) -> Result<Option<Response>, Failure> {
     let location = Arc::clone(&req.location);
-    let Some(cache) = location.cache(target.protocol) else {
+    let Some(cache) = zones::of_location(&location, target.protocol) else {
         return Ok(None);
     };
     let Some(allowed) = allowed(req, target.protocol)? else {
@@ -98,7 +100,13 @@ pub async fn run_location(
     req: &mut Request,
     location: &PurgeLocation,
 ) -> Result<Response, Failure> {
-    let Some(zone) = req.conf.zones.get(location.zone.as_bytes()).cloned() else {
+    let Some(zone) = req
+        .conf
+        .parts
+        .of::<Zones>()
+        .get(location.zone.as_bytes())
+        .cloned()
+    else {
         let message = format!("cache \"{}\" not found", location.zone);
         return Err(Failure::Internal(message));
     };

@@ -23,16 +23,6 @@ use millpond_wire::header::Known;
 use millpond_wire::http1::Version;
 use millpond_wire::http1::encode;
 
-/// True if answers of unknown length are chunked.
-#[derive(Clone, Debug, millpond_conf::Family)]
-#[family(http, server, location)]
-pub struct ChunkedPolicy {
-    /// Chunks for answers of unknown length. When off, such an answer ends with its connection, for
-    /// clients that cannot read chunks.
-    #[directive(name = "chunked_transfer_encoding", default = "on")]
-    pub enabled: bool,
-}
-
 /// Bytes of the block that heads are written into, one behind the other; it is used again when they
 /// were all sent. (Arbitrary: a short answer or some heads, and no more than a slow client may
 /// keep.)

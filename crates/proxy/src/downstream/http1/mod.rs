@@ -39,7 +39,7 @@ use super::client::Client;
 use super::serve::{self, Came, Refusal, Served};
 use super::wire::Wire;
 use crate::failure::ClientGone;
-use crate::route::listen::Listen;
+use crate::settings::listen::Listen;
 use crate::stats::connections::Counted;
 use crate::worker::Member;
 use millpond_wire::http1::request::{self as head, Connect, RequestParser};

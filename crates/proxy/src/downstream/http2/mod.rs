@@ -15,7 +15,6 @@
 //!    client has left or nothing is to come.
 
 mod engine;
-pub mod policy;
 mod session;
 
 use std::rc::Rc;
@@ -25,9 +24,9 @@ use millpond_wire::http2;
 
 use self::session::{Ended, Session};
 use super::carrier::{Carrier, linger};
-use super::http1::keep_alive::LingeringClose;
 use super::lanes::Lanes;
-use crate::route::listen::Listen;
+use crate::settings::clients::keep_alive::LingeringClose;
+use crate::settings::listen::Listen;
 use crate::worker::Member;
 
 /// The part of a connection that its exchanges share.

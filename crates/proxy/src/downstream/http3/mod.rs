@@ -25,7 +25,7 @@ use self::early::Early;
 use self::session::Session;
 use super::lanes::Lanes;
 use super::quic::carrier::QuicCarrier;
-use crate::route::listen::Listen;
+use crate::settings::listen::Listen;
 use crate::worker::Member;
 
 /// The part of a connection that its exchanges share.

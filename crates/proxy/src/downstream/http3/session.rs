@@ -47,8 +47,8 @@ use crate::downstream::serve::{Came, Refusal};
 use crate::downstream::websocket;
 use crate::downstream::wire::{Stream, Wire};
 use crate::log::request_error;
-use crate::route::listen::Listen;
 use crate::settings::Server;
+use crate::settings::listen::Listen;
 use crate::stats::connections::{ConnectionShard, Counted, Happened};
 use crate::worker::Member;
 

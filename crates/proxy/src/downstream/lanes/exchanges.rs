@@ -19,7 +19,7 @@ use super::{Engine, Lanes};
 use crate::downstream::body::RequestBody;
 use crate::downstream::client::Client;
 use crate::downstream::serve::{self, Came, Refusal};
-use crate::route::listen::Listen;
+use crate::settings::listen::Listen;
 
 /// A request that has come.
 pub(in crate::downstream) struct Begun {

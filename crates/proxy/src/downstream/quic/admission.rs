@@ -26,8 +26,9 @@ use super::link::Link;
 use super::tokens::{self, UsedTokens};
 use crate::downstream::connection::Connection;
 use crate::downstream::encryption;
-use crate::route::listen::{Binding, Listen};
 use crate::settings::Server;
+use crate::settings::listen::{Binding, Listen};
+use crate::tls::contexts::Encryption;
 use crate::worker::Generation;
 
 /// Streams on which only the client sends: those that HTTP/3 has (nginx: 3).
@@ -201,7 +202,7 @@ impl quic::Chooser for Contexts {
     fn choose(&self, hello: &ClientHello) -> quic::Choice {
         let listen = &*self.0;
         let server = encryption::choose(listen, hello);
-        let own = server.encryption.get();
+        let own = Encryption::of(&server);
         let Some(own) = own.and_then(|own| own.certified_or(listen.names.default_server())) else {
             return quic::Choice::Refuse(UNRECOGNIZED_NAME);
         };

@@ -22,9 +22,10 @@ use crate::downstream::connection::Connection;
 use crate::downstream::http3::early::Early;
 use crate::downstream::{encryption, http3};
 use crate::log::request_error;
-use crate::route::listen::Listen;
+use crate::settings::listen::Listen;
 use crate::stats::connections::{Counted, Happened};
 use crate::tls::agreed::Agreed;
+use crate::tls::contexts::Encryption;
 use crate::worker::Member;
 
 /// The alert for a client whose certificate could not be read: internal_error.
@@ -170,7 +171,7 @@ async fn choose(
     hello: &ClientHello,
 ) -> (Choice, Result<(), Failure>) {
     let server = encryption::choose(listen, hello);
-    let own = server.encryption.get();
+    let own = Encryption::of(&server);
     let Some(own) = own.and_then(|own| own.certified_or(listen.names.default_server())) else {
         return (Choice::Refuse(UNRECOGNIZED_NAME), Ok(()));
     };

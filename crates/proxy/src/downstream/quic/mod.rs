@@ -21,7 +21,6 @@ mod handshake;
 mod identifier;
 mod kin;
 mod link;
-pub mod policy;
 mod tokens;
 
 use std::cell::RefCell;
@@ -40,7 +39,8 @@ use quinn_proto::EndpointConfig;
 use self::admission::Admitting;
 use self::endpoint::{Endpoint, Post};
 use super::listener::PortUse;
-use crate::route::listen::{Binding, ListenOptions};
+use crate::settings::listen::{Binding, ListenOptions};
+use crate::tls::contexts::Encryption;
 use crate::worker::{Generation, Worker};
 
 pub use directory::Directory;
@@ -129,7 +129,7 @@ fn serve(generation: &Rc<Generation>, socket: QuicSocket) -> io::Result<u64> {
 /// The keys of an address: those of its default server, or those of the process.
 fn key(worker: &Worker, binding: &Binding) -> Result<HostKey, millpond_tls::Error> {
     let listen = binding.listens.first();
-    let own = listen.and_then(|listen| listen.names.default_server().encryption.get());
+    let own = listen.and_then(|listen| Encryption::of(listen.names.default_server()));
     match own.and_then(|own| own.host_key.clone()) {
         Some(key) => Ok(key),
         None => worker.shared.quic.key(),

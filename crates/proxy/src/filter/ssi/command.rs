@@ -25,6 +25,7 @@ use super::evaluate::fault;
 use super::memory::Memory;
 use super::parse::{Command, MAX_PARAMETERS};
 use crate::filter::fragment::{Fragment, KeptFragment, Stub};
+use crate::filter::settings::FilterSettings;
 use crate::request::Request;
 use crate::request::page::{Kind, Page};
 use crate::subrequest::Target;
@@ -153,7 +154,14 @@ impl Interpreter {
 
     /// Text in the place of a command that failed; empty for nothing.
     pub(super) fn error_text(&self) -> Bytes {
-        if self.req.location.settings.ssi.silent_errors {
+        if self
+            .req
+            .location
+            .settings
+            .of::<FilterSettings>()
+            .ssi
+            .silent_errors
+        {
             Bytes::new()
         } else {
             self.error_text.clone()

@@ -19,9 +19,9 @@ use millpond_system::log::error::Level;
 
 use super::command::{Fault, Interpreter};
 use super::memory::Memory;
+use crate::expression::{Case, Regex};
 use crate::log::request_error;
 use crate::request::Request;
-use crate::route::regex::{Case, Regex};
 use crate::var;
 
 /// The longest value (arbitrary: far above `ssi_value_length` and the values of fields).

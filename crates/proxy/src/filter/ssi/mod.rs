@@ -38,6 +38,7 @@ use crate::response::type_set::TypeSet;
 use crate::response::{DIGESTS, RangeRule, Response};
 use crate::settings::{Uses, level::Closing};
 
+use crate::filter::settings::FilterSettings;
 use command::{Interpreter, Outcome, Then};
 use millpond_wire::header::{Fields, Known};
 use parse::{Event, Parser};
@@ -97,7 +98,7 @@ pub struct SsiPolicy {
 
 /// Notes that texts may ask for any variable.
 pub fn close(level: &mut Closing<'_>) {
-    level.builder.of::<Uses>().ssi |= level.settings.ssi.enabled;
+    level.builder.of::<Uses>().ssi |= level.settings.of::<FilterSettings>().ssi.enabled;
 }
 
 /// Plan by which the commands of a body are run.
@@ -107,7 +108,7 @@ pub struct Plan {
 
 /// Decides whether an answer has commands, and changes its head.
 pub fn run(req: &Request, response: &mut Response) -> Option<Plan> {
-    let policy = &req.location.settings.ssi;
+    let policy = &req.location.settings.of::<FilterSettings>().ssi;
     if !policy.enabled || response.changes.are_barred || response.length == Some(0) {
         return None;
     }
@@ -134,7 +135,13 @@ pub fn run(req: &Request, response: &mut Response) -> Option<Plan> {
 pub fn include(req: &mut Request, body: Body, plan: Plan) -> Body {
     // The copy is of the same page.
     req.page();
-    let max_value = req.location.settings.ssi.value_length.as_usize();
+    let max_value = req
+        .location
+        .settings
+        .of::<FilterSettings>()
+        .ssi
+        .value_length
+        .as_usize();
     Body::stream(SsiBody {
         source: Source::Open(body),
         current: None,

@@ -10,12 +10,12 @@ use millpond_conf::{Contexts, Span, Statement};
 
 use super::issuer::DEFAULT;
 use super::{Order, Orders};
-use crate::route::listen::Binding;
-use crate::route::name::ServerName;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
+use crate::scope::parts::{Part, Place};
 use crate::settings::Server;
-use crate::settings::declared::Declared;
+use crate::settings::listen::Binding;
+use crate::settings::names::ServerName;
 use crate::tls::settings::SslPolicy;
 
 /// The rows of this file.
@@ -47,6 +47,10 @@ pub struct Slot {
     ordered: OnceLock<Arc<Ordered>>,
 }
 
+impl Part for Slot {
+    const PLACE: Place = Place::Order;
+}
+
 /// `acme_certificate`.
 #[derive(Clone, Debug)]
 pub struct Line {
@@ -63,6 +67,11 @@ impl Slot {
             line: draft.take(),
             ordered: OnceLock::new(),
         }
+    }
+
+    /// The slot of a server.
+    pub fn of_server(server: &Server) -> &Slot {
+        server.parts.of()
     }
 
     /// The certificate that is ordered for the server.
@@ -123,7 +132,7 @@ pub fn settle<'a>(
     bindings: &[Binding],
 ) {
     for server in servers {
-        if let Some(line) = &server.acme.line {
+        if let Some(line) = &Slot::of_server(&server).line {
             let ordered = order(builder, server, line);
             finish(builder, server, (line.span, ordered));
         }
@@ -131,10 +140,10 @@ pub fn settle<'a>(
     let listens = bindings.iter().flat_map(|binding| &binding.listens);
     let encrypted = listens.filter(|listen| listen.is_encrypted);
     for server in encrypted.flat_map(|listen| listen.names.servers()) {
-        let Some(span) = auto(&server.settings.ssl) else {
+        let Some(span) = auto(&server.parts.of::<SslPolicy>()) else {
             continue;
         };
-        if server.acme.line.is_none() && server.acme.ordered().is_none() {
+        if Slot::of_server(&server).line.is_none() && Slot::of_server(&server).ordered().is_none() {
             let ordered = order_by_default(builder, server, span);
             finish(builder, server, (span, ordered));
         }
@@ -169,7 +178,7 @@ fn finish(
 ) {
     match ordered {
         // Nobody else sets it.
-        Ok(ordered) => drop(server.acme.ordered.set(ordered)),
+        Ok(ordered) => drop(Slot::of_server(&server).ordered.set(ordered)),
         Err(mistake) => {
             let error = builder.cx.diagnostics.push_error(span, mistake.message);
             mistake.help.into_iter().for_each(|help| {
@@ -185,7 +194,7 @@ fn order(builder: &mut Builder, server: &Server, line: &Line) -> Result<Arc<Orde
         let found = names_of(builder, server, line.span);
         names = found.map_err(|why| format!("\"acme_certificate\": {why}"))?;
     }
-    let orders = &mut builder.of::<Declared>().orders;
+    let orders = builder.of::<Orders>();
     let found = orders.issuer(&line.issuer).cloned();
     let issuer = found.ok_or_else(|| format!("issuer \"{}\" is missing", line.issuer))?;
     Ok(put(orders, issuer, (names, line.kind, line.span)))
@@ -198,7 +207,7 @@ fn order_by_default(
 ) -> Result<Arc<Ordered>, Mistake> {
     let found = names_of(builder, server, span);
     let names = found.map_err(|why| format!("\"ssl_certificate auto\": {why}"))?;
-    let orders = &mut builder.of::<Declared>().orders;
+    let orders = builder.of::<Orders>();
     let issuer = match orders.issuers.as_slice() {
         [only] => Some(Arc::clone(only)),
         _ => orders.issuer(DEFAULT).cloned(),

@@ -334,12 +334,11 @@ pub fn settle(builder: &mut Builder, http: &LocationSettings) {
     for lines in builder.of::<Drafts>().0.clone() {
         match lines.finish(builder, http) {
             Ok(issuer) => {
-                let declared = builder.of::<Declared>();
                 if let Some(folder) = &issuer.folder {
+                    let declared = builder.of::<Declared>();
                     declared.temp_folders.note_state(&folder.0);
                 }
-                let orders: &mut Orders = &mut declared.orders;
-                orders.issuers.push(Arc::new(issuer));
+                builder.of::<Orders>().issuers.push(Arc::new(issuer));
             }
             Err(why) => builder.error(lines.span, format!("acme_issuer: {why}")),
         }

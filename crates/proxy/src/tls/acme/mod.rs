@@ -14,6 +14,7 @@ pub mod handshake;
 pub mod issuer;
 pub mod variables;
 
+use crate::scope::parts::{Part, Place};
 use std::sync::Arc;
 
 use millpond_acme::tend::Plan;
@@ -25,6 +26,10 @@ use millpond_conf::Span;
 pub struct Orders {
     issuers: Vec<Arc<Issuer>>,
     orders: Vec<Order>,
+}
+
+impl Part for Orders {
+    const PLACE: Place = Place::Orders;
 }
 
 /// A certificate of an issuer.

@@ -4,6 +4,7 @@
 //! handshakes take the certificate itself.
 
 use crate::request::Request;
+use crate::tls::acme::certificate::Slot;
 use crate::var::Variable;
 use millpond_acme::issued::Issued;
 
@@ -23,7 +24,7 @@ pub const VARIABLES: &[Variable] = &[
 ];
 
 fn write(req: &Request, out: &mut Vec<u8>, text: fn(&Issued) -> &str) -> bool {
-    let ordered = req.server.acme.ordered();
+    let ordered = Slot::of_server(&req.server).ordered();
     let Some(issued) = ordered.and_then(|ordered| ordered.issued()) else {
         return false;
     };

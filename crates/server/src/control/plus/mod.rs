@@ -28,12 +28,16 @@ mod server;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use millpond_proxy::cache::zones::Zones;
+use millpond_proxy::handler::limit_zone::LimitZones;
 use millpond_proxy::settings::Conf;
 use millpond_proxy::stats::cache_zone::ZoneStatusCount;
 use millpond_proxy::stats::connections::ConnectionCount;
 use millpond_proxy::stats::limit::LimitTally;
 use millpond_proxy::stats::resets::Bases;
+use millpond_proxy::stats::status_zone::ZoneNames;
 use millpond_proxy::upstream::group::Group;
+use millpond_proxy::upstream::groups::Groups;
 use millpond_proxy::upstream::peer;
 use millpond_proxy::worker::Shared;
 use millpond_system::clock;
@@ -316,7 +320,7 @@ fn find(view: &View, path: &[&str]) -> Result<Found, Refusal> {
 }
 
 fn http(view: &View, path: &[&str]) -> Result<Found, Refusal> {
-    let names = &view.conf.declared.status_zones;
+    let names = view.conf.parts.of::<ZoneNames>();
     let (servers, locations) = (&names.servers, &names.locations);
     let zones = &view.shared.status_zones;
     let resets = &view.shared.resets;
@@ -364,7 +368,7 @@ fn http(view: &View, path: &[&str]) -> Result<Found, Refusal> {
             one(&limit(kind, tally(view, kind, name)?))
         }
         ["upstreams"] => {
-            let groups = view.conf.declared.upstreams.iter();
+            let groups = view.conf.parts.of::<Groups>().upstreams.iter();
             named(groups.map(|group| (group.name.clone(), upstream(group))))
         }
         ["upstreams", name, rest @ ..] => {
@@ -377,8 +381,8 @@ fn http(view: &View, path: &[&str]) -> Result<Found, Refusal> {
 /// The zones of a kind of limits.
 fn limits<'a>(view: &'a View, kind: &'a str) -> impl Iterator<Item = (&'a str, &'a LimitTally)> {
     let (conns, reqs) = (
-        &view.conf.declared.limit_conn,
-        &view.conf.declared.limit_req,
+        &view.conf.parts.of::<LimitZones>().limit_conn,
+        &view.conf.parts.of::<LimitZones>().limit_req,
     );
     let conns = conns.iter().map(|zone| (zone.name(), zone.tally()));
     let reqs = reqs.iter().map(|zone| (zone.name(), zone.tally()));
@@ -411,7 +415,7 @@ fn limit(kind: &str, tally: &LimitTally) -> Value {
 }
 
 fn group<'a>(view: &'a View, name: &str) -> Result<&'a Group, Refusal> {
-    let mut groups = view.conf.declared.upstreams.iter();
+    let mut groups = view.conf.parts.of::<Groups>().upstreams.iter();
     let group = groups.find(|group| group.name == name);
     Ok(group.ok_or(Refusal::Name("upstream", "Upstream"))?)
 }
@@ -477,7 +481,7 @@ fn workers(view: &View) -> Vec<Worker> {
 }
 
 fn cache(view: &View, name: &str) -> Option<Cache> {
-    let zone = view.conf.zones.get(name.as_bytes())?;
+    let zone = view.conf.parts.of::<Zones>().get(name.as_bytes())?;
     let counts = view.shared.cache_zones.snapshot(name.as_bytes());
     let resets = &view.shared.resets;
     let counts = resets.with(|bases| bases.cache(name.as_bytes(), counts));

@@ -13,14 +13,18 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use millpond_proxy::cache::zones::Zones;
+use millpond_proxy::handler::limit_zone::LimitZones;
 use millpond_proxy::settings::Conf;
 use millpond_proxy::stats::limit::{LimitTally, Outcome};
 use millpond_proxy::stats::site::SiteCount;
 use millpond_proxy::stats::site_info::Words;
 use millpond_proxy::stats::status_zone::ZoneCount;
+use millpond_proxy::stats::status_zone::ZoneNames;
 use millpond_proxy::stats::times::{BOUNDS_US, Histogram};
 use millpond_proxy::stats::{self, STATUSES};
 use millpond_proxy::upstream::group::Group;
+use millpond_proxy::upstream::groups::Groups;
 use millpond_proxy::upstream::peer::{Availability, Peer};
 use millpond_proxy::worker::Shared;
 use millpond_store::Held;
@@ -290,7 +294,7 @@ pub(super) fn framed(before: &str, value: &impl Serialize) -> Vec<u8> {
 /// The numbers that charts are drawn of, now.
 pub(super) fn totals(conf: &Conf, shared: &Shared) -> Totals {
     let declared = conf.declared.zones.iter();
-    let zones = declared.filter_map(|it| conf.zones.get(it.name.as_bytes()));
+    let zones = declared.filter_map(|it| conf.parts.of::<Zones>().get(it.name.as_bytes()));
     let stored = zones.map(|zone| zone.store.usage().bytes).sum();
     let mut origin = Origin::default();
     for (_, count) in shared.sites.snapshot() {
@@ -386,7 +390,7 @@ fn describe(sites: &mut [SiteRow], shared: &Shared) -> Vec<String> {
 }
 
 fn status_zones(conf: &Conf, shared: &Shared) -> Vec<StatusZoneRow> {
-    let (names, zones) = (&conf.declared.status_zones, &shared.status_zones);
+    let (names, zones) = (conf.parts.of::<ZoneNames>(), &shared.status_zones);
     let row = |name: &Bytes, kind, count: ZoneCount| StatusZoneRow {
         name: shown(name),
         kind,
@@ -413,9 +417,9 @@ fn limits(conf: &Conf) -> Vec<LimitRow> {
             counts: Outcome::ALL.map(|outcome| count.of(outcome)),
         }
     };
-    let requests = conf.declared.limit_req.iter();
+    let requests = conf.parts.of::<LimitZones>().limit_req.iter();
     let requests = requests.map(|zone| row(zone.name(), "limit_req", zone.tally()));
-    let connections = conf.declared.limit_conn.iter();
+    let connections = conf.parts.of::<LimitZones>().limit_conn.iter();
     let connections = connections.map(|zone| row(zone.name(), "limit_conn", zone.tally()));
     requests.chain(connections).take(LIMITS_MAX).collect()
 }
@@ -538,8 +542,8 @@ fn shown(text: &[u8]) -> String {
 /// Groups of the configuration, and others that were asked something.
 fn upstreams(conf: &Conf) -> Vec<Upstream> {
     let now_ms = clock::now_ms();
-    let declared = conf.declared.upstreams.iter();
-    let groups = declared.chain(&conf.declared.implicit);
+    let declared = conf.parts.of::<Groups>().upstreams.iter();
+    let groups = declared.chain(&conf.parts.of::<Groups>().implicit);
     let mut seen = HashSet::new();
     let mut left = PEERS_MAX;
     let mut upstreams = Vec::new();

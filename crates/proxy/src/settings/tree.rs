@@ -15,9 +15,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hashbrown::HashMap;
 
-use super::regex::{GaveUp, Regex};
-use crate::request::Captures;
-use crate::settings::Location;
+use super::Location;
+use crate::expression::{Captures, GaveUp, Regex};
 
 /// The kind of a location, which says how its name is compared with paths.
 #[derive(Clone, Debug)]
@@ -104,7 +103,7 @@ impl LocationTree {
         let is_path = matches!(location.kind, LocationKind::Exact | LocationKind::Prefix(_));
         let slashless = name.slice(..name.len().saturating_sub(1));
         // No path is empty.
-        if is_path && location.redirects_slashless() && !slashless.is_empty() {
+        if is_path && location.redirects_slashless && !slashless.is_empty() {
             self.slashed.insert(slashless, Arc::clone(&location));
         }
         match &location.kind {

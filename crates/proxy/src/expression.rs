@@ -13,7 +13,7 @@
 //!
 //! Invariants:
 //! 1. An expression that gives up is an alert in the error log and the end of what the request
-//!    would have got ([`Request::heed_expressions`]).
+//!    would have got (`Request::heed_expressions`).
 //! 2. Group numbers mean the same in both engines.
 
 pub(crate) mod shared;
@@ -22,10 +22,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use millpond_conf::{Span, VarId};
-use millpond_system::log::error::Level;
 
-use crate::log::request_error;
-use crate::request::{Captures, Request, Value};
 use crate::scope::build::Builder;
 use crate::scope::code;
 
@@ -52,6 +49,15 @@ const SUBJECT_SHOWN: usize = 256;
 /// Begin and end of each group of a match.
 pub type Groups = Vec<Option<(u32, u32)>>;
 
+/// Captures of the last regular expression that matched: the subject and the groups' offsets.
+#[derive(Clone, Debug, Default)]
+pub struct Captures {
+    /// Text that was matched.
+    pub subject: Bytes,
+    /// Start and end of each group; group 0 is the whole match.
+    pub groups: Groups,
+}
+
 /// An expression for which a limit was reached: whether it matches is not known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("pcre2_match() failed: {reason} on \"{subject}\" using \"{expression}\"")]
@@ -59,14 +65,6 @@ pub struct GaveUp {
     reason: String,
     subject: String,
     expression: String,
-}
-
-impl Request {
-    /// Logs that an expression gave up, and remembers it.
-    pub fn note_gave_up(&self, gave_up: &GaveUp) {
-        request_error::write(self, Level::Alert, format_args!("{gave_up}"));
-        self.lookup.expression_gave_up.set(true);
-    }
 }
 
 /// A compiled expression.
@@ -189,16 +187,6 @@ impl Regex {
         }
     }
 
-    /// True if the expression matches, as in [`Self::is_match`], for a request, which is over if
-    /// the expression gives up.
-    pub fn is_match_for(&self, req: &Request, subject: &[u8]) -> bool {
-        let found = self.is_match(subject);
-        found.unwrap_or_else(|gave_up| {
-            req.note_gave_up(&gave_up);
-            false
-        })
-    }
-
     /// Offsets of the groups of the first match.
     pub fn groups(&self, subject: &[u8]) -> Result<Option<Groups>, GaveUp> {
         match self.engine_for(subject) {
@@ -230,29 +218,7 @@ impl Regex {
         }
     }
 
-    /// Matches the path of a request and sets its captures.
-    pub fn capture(&self, req: &mut Request) -> bool {
-        let subject = req.uri.clone();
-        self.capture_from(req, subject)
-    }
-
-    /// Matches `subject` and, when it matches, makes its groups the request's captures and sets the
-    /// variables of named groups. If the expression gives up, the request is over.
-    pub fn capture_from(&self, req: &mut Request, subject: Bytes) -> bool {
-        match self.captures(&subject) {
-            Ok(Some(captures)) => {
-                self.keep(req, captures);
-                true
-            }
-            Ok(None) => false,
-            Err(gave_up) => {
-                req.note_gave_up(&gave_up);
-                false
-            }
-        }
-    }
-
-    /// The groups of the first match, for [`Regex::keep`].
+    /// The groups of the first match, for the request that it was asked for.
     pub fn captures(&self, subject: &Bytes) -> Result<Option<Captures>, GaveUp> {
         if self.group_count() == 0 {
             return Ok(self.is_match(subject)?.then(Captures::default));
@@ -261,20 +227,6 @@ impl Regex {
             groups,
             subject: subject.clone(),
         }))
-    }
-
-    /// Makes the groups of a match the request's captures and sets the variables of named groups.
-    pub fn keep(&self, req: &mut Request, captures: Captures) {
-        for (group, variable) in &self.names {
-            let span = captures.groups.get(*group as usize).copied().flatten();
-            let value = match span {
-                Some((start, end)) => captures.subject.slice(start as usize..end as usize),
-                // nginx: a group that took no part is an empty value.
-                None => Bytes::new(),
-            };
-            req.set_value(*variable, Value::Found(value));
-        }
-        req.captures = captures;
     }
 }
 

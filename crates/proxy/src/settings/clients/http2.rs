@@ -7,7 +7,7 @@ use millpond_conf::ByteSize;
 use millpond_wire::head::{Connect, Reading};
 use millpond_wire::http2::{Config, ExtendedConnect, Rules};
 
-use crate::downstream::policy::HeadPolicy;
+use super::head::HeadPolicy;
 
 /// Settings of HTTP/2 connections; obeyed before a request is there, so the values of the server
 /// that the connection began with count.
@@ -49,7 +49,7 @@ const FRAME_LENS: [u64; 2] = [1 << 14, (1 << 24) - 1];
 
 impl Http2Policy {
     /// The settings of a connection's machine.
-    pub(super) fn config(&self, head: &HeadPolicy, reading: Reading) -> Config {
+    pub(crate) fn config(&self, head: &HeadPolicy, reading: Reading) -> Config {
         Config {
             max_concurrent_streams: self.max_streams,
             // It is bounded just before.

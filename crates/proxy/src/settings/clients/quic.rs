@@ -11,7 +11,7 @@ use millpond_wire::head::{Connect, Reading};
 use millpond_wire::http2::{ExtendedConnect, Rules};
 use millpond_wire::http3::{self, Config, Dialect};
 
-use crate::downstream::policy::HeadPolicy;
+use super::head::HeadPolicy;
 
 /// Settings of QUIC and HTTP/3; obeyed before a request is there, so the values of the server that
 /// the connection began with count, and those of QUIC of the default server of its address.
@@ -72,21 +72,6 @@ pub struct QuicPolicy {
     pub active_ids: u32,
 }
 
-/// Settings of QUIC that the process has.
-#[derive(Clone, Debug, millpond_conf::Family)]
-#[family(main)]
-pub struct QuicRouting {
-    /// Lets packets find the worker of their connection whatever address they come from.
-    ///
-    /// # Differs from nginx
-    ///
-    /// The value is only checked. Each packet with a short header has the number of its socket in
-    /// it, which a classic program of the kernel reads without a privilege; and packets that still
-    /// come to another worker are handed on.
-    #[directive(name = "quic_bpf", default = "off")]
-    pub uses_program: bool,
-}
-
 impl QuicPolicy {
     /// The numbers that early data of a session may rely on: none may be less when it is resumed
     /// (RFC 9000 §7.4.1, RFC 9114 §7.2.4.2).
@@ -109,11 +94,7 @@ impl QuicPolicy {
     }
 
     /// The settings of a connection's machine, which speaks a protocol.
-    pub(in crate::downstream) fn config(
-        &self,
-        alpn: &[u8],
-        (head, reading): (&HeadPolicy, Reading),
-    ) -> Config {
+    pub(crate) fn config(&self, alpn: &[u8], (head, reading): (&HeadPolicy, Reading)) -> Config {
         let dialect = if alpn == http3::PLAIN_ALPN {
             Dialect::Plain
         } else {

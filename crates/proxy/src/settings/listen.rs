@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use millpond_system::address::Address;
 
-use super::name::ServerNames;
-use crate::settings::Server;
+use super::Server;
+use super::names::ServerNames;
 
 /// Options of a listening socket; the first `listen` that names them decides.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,82 @@
+//! The families of handlers, merged for each location.
+//!
+//! A table: each family is declared where it is obeyed, and inherited by `derive(Scope)` from the
+//! block around it.
+
+use millpond_conf::Scope;
+
+use super::access::{AddressRules, SatisfyPolicy};
+use super::auth_basic::AuthBasicPolicy;
+use super::auth_request::AuthRequestPolicy;
+use super::autoindex::AutoIndexPolicy;
+use super::disable_symlinks::SymlinkPolicy;
+use super::error_page::ErrorPolicy;
+use super::index::IndexPolicy;
+use super::limit_conn::LimitConnPolicy;
+use super::limit_req::LimitReqPolicy;
+use super::mime::TypesPolicy;
+use super::mirror::MirrorPolicy;
+use super::open_file::OpenFilePolicy;
+use super::path::RootPolicy;
+use super::post_action::PostActionPolicy;
+use super::random_index::RandomIndexPolicy;
+use super::realip::RealIpPolicy;
+use super::redirect::RedirectPolicy;
+use super::referer::RefererPolicy;
+use super::secure_link::SecureLinkPolicy;
+use super::secure_link_hmac::SecureLinkHmacPolicy;
+use super::static_file::StaticPolicy;
+use crate::scope::parts::{Part, Place};
+
+/// Settings of handlers.
+#[derive(Clone, Debug, Scope)]
+pub struct HandlerSettings {
+    /// Answers instead of errors.
+    pub error: ErrorPolicy,
+    /// The place of files.
+    pub root: RootPolicy,
+    /// Media types of files.
+    pub types: TypesPolicy,
+    /// The files that stay open.
+    pub open_file: OpenFilePolicy,
+    /// Symbolic links on the way to files.
+    pub symlinks: SymlinkPolicy,
+    /// Policy of answering with files.
+    pub static_files: StaticPolicy,
+    /// The files that stand for a folder.
+    pub index: IndexPolicy,
+    /// The choice by chance of the file that stands for a folder.
+    pub random_index: RandomIndexPolicy,
+    /// Lists of folders.
+    pub autoindex: AutoIndexPolicy,
+    /// The form of redirects.
+    pub redirect: RedirectPolicy,
+    /// Rules about addresses.
+    pub access: AddressRules,
+    /// The way in which gates work together.
+    pub satisfy: SatisfyPolicy,
+    /// The pages that requests may come from.
+    pub referer: RefererPolicy,
+    /// The way in which links are signed.
+    pub secure_link: SecureLinkPolicy,
+    /// The way in which links are signed with a key.
+    pub secure_link_hmac: SecureLinkHmacPolicy,
+    /// The client's address behind proxies.
+    pub real_ip: RealIpPolicy,
+    /// The limits of requests a second.
+    pub limit_req: LimitReqPolicy,
+    /// The limits of requests at a time.
+    pub limit_conn: LimitConnPolicy,
+    /// The request whose answer lets in or refuses.
+    pub auth_request: AuthRequestPolicy,
+    /// Copies of requests.
+    pub mirror: MirrorPolicy,
+    /// The request that is made after an answer.
+    pub post_action: PostActionPolicy,
+    /// Names and passwords.
+    pub auth_basic: AuthBasicPolicy,
+}
+
+impl Part for HandlerSettings {
+    const PLACE: Place = Place::Handlers;
+}

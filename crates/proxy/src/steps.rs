@@ -1,0 +1,164 @@
+//! The handlers of all phases, in running order.
+
+use std::sync::Arc;
+
+use crate::failure::Failure;
+use crate::filter::settings::FilterSettings;
+use crate::handler::settings::HandlerSettings;
+use crate::handler::try_files::TryFiles;
+use crate::handler::{self, error_page};
+use crate::otel;
+use crate::phase::{self, Begun, Flow, Phase, Run, Step, Steps};
+use crate::request::Request;
+use crate::rewrite::{self, Script};
+use crate::settings::level::{Closing, Due};
+use crate::settings::tree::LocationKind;
+
+/// The handlers, and the pages of errors.
+pub static STEPS: Steps = Steps {
+    handlers: HANDLERS,
+    takes_over: error_page::takes_over,
+    follow_status: error_page::follow_status,
+};
+
+const HANDLERS: &[Step] = &[
+    Step {
+        phase: Phase::PostRead,
+        is_due: always,
+        run: Run::Routes(|req| Ok(handler::acme_challenge::run(req))),
+    },
+    Step {
+        phase: Phase::PostRead,
+        is_due: always,
+        run: Run::Routes(|req| next(handler::realip::start(req))),
+    },
+    Step {
+        phase: Phase::ServerRewrite,
+        is_due: has_script,
+        run: Run::Routes(|req| {
+            let server = Arc::clone(&req.server);
+            rewrite::run(req, &server.location)
+        }),
+    },
+    Step {
+        phase: Phase::FindConfig,
+        is_due: always,
+        run: Run::Routes(handler::find_location),
+    },
+    // nginx: a module that is loaded runs before those that are built in.
+    Step {
+        phase: Phase::Rewrite,
+        is_due: |level| otel::policy::is_due(level.draft),
+        run: Run::Routes(|req| next(otel::begin(req))),
+    },
+    Step {
+        phase: Phase::Rewrite,
+        is_due: has_script,
+        run: Run::Routes(rewrite_location),
+    },
+    Step {
+        phase: Phase::Rewrite,
+        is_due: |level| {
+            let headers = &level.settings.of::<FilterSettings>().edit_headers;
+            !headers.input.is_empty()
+        },
+        run: Run::Routes(|req| next(handler::input_headers::run(req))),
+    },
+    Step {
+        phase: Phase::PostRewrite,
+        // An `if` block inside of a location is entered by the location's script.
+        is_due: |level| matches!(level.kind, LocationKind::Unnamed) || has_script(level),
+        run: Run::Routes(phase::post_rewrite),
+    },
+    Step {
+        phase: Phase::Preaccess,
+        is_due: |level| !handlers(level).real_ip.from.is_empty(),
+        run: Run::Routes(|req| next(handler::realip::replace(req))),
+    },
+    Step {
+        phase: Phase::Preaccess,
+        is_due: |level| !handlers(level).limit_req.limits.is_empty(),
+        run: Run::Acts(limit_requests),
+    },
+    Step {
+        phase: Phase::Preaccess,
+        is_due: |level| !handlers(level).limit_conn.limits.is_empty(),
+        run: Run::Acts(|req| handler::limit_conn::run(req).map(Begun::Done)),
+    },
+    Step {
+        phase: Phase::Access,
+        is_due: |level| handler::access::has_gate(level.settings),
+        run: Run::Acts(enter),
+    },
+    Step {
+        phase: Phase::Precontent,
+        is_due: |level| level.draft.has::<TryFiles>(),
+        run: Run::Routes(handler::try_files::run),
+    },
+    Step {
+        phase: Phase::Precontent,
+        is_due: |level| handler::mirror::has_mirrors(level.settings),
+        run: Run::Acts(mirror),
+    },
+    Step {
+        phase: Phase::Content,
+        is_due: always,
+        run: Run::Acts(handler::content),
+    },
+];
+
+const _: () = assert!(HANDLERS.len() <= Due::BITS);
+
+/// Notes the handlers that are due for a block.
+pub fn close(level: &mut Closing<'_>) {
+    phase::close(level, &STEPS);
+}
+
+/// The work is no matter of the location alone.
+fn always(_: &Closing<'_>) -> bool {
+    true
+}
+
+fn has_script(level: &Closing<'_>) -> bool {
+    let script = level.draft.get();
+    script.is_some_and(|it: &Script| !it.is_empty())
+}
+
+fn handlers<'a>(level: &'a Closing<'_>) -> &'a HandlerSettings {
+    level.settings.of()
+}
+
+/// The flow behind a handler that only changes the request.
+fn next((): ()) -> Result<Flow, Failure> {
+    Ok(Flow::Next)
+}
+
+fn rewrite_location(req: &mut Request) -> Result<Flow, Failure> {
+    let location = Arc::clone(&req.location);
+    if location.is_server_level() {
+        return Ok(Flow::Next);
+    }
+    rewrite::run(req, &location)
+}
+
+fn limit_requests(req: &mut Request) -> Result<Begun<'_>, Failure> {
+    if !handler::limit_req::is_due(req) {
+        return Ok(Begun::Done(Flow::Next));
+    }
+    Ok(Begun::waits(req, handler::limit_req::run))
+}
+
+/// nginx: who may ask for the whole may ask for its parts.
+fn enter(req: &mut Request) -> Result<Begun<'_>, Failure> {
+    if req.is_subrequest() || !handler::access::is_due(req) {
+        return Ok(Begun::Done(Flow::Next));
+    }
+    Ok(Begun::waits(req, handler::access::run))
+}
+
+fn mirror(req: &mut Request) -> Result<Begun<'_>, Failure> {
+    if !handler::mirror::is_due(req) {
+        return Ok(Begun::Done(Flow::Next));
+    }
+    Ok(Begun::waits(req, handler::mirror::run))
+}
