@@ -54,7 +54,7 @@ fn use_of(directive: &str) -> Option<Use> {
         "root" | "alias" => Some(Use::Root),
         "cache_site_info" => Some(Use::Written),
         "access_log" | "error_log" | "upstream_log" => Some(Use::Written),
-        "working_directory" => Some(Use::Work),
+        "quic_qlog" | "working_directory" => Some(Use::Work),
         name if name.ends_with("_store") => Some(Use::Written),
         "trusted_certificate" | "geoip2" => Some(Use::Read),
         name if READ.iter().any(|ending| name.ends_with(ending)) => Some(Use::Read),

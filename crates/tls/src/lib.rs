@@ -33,6 +33,7 @@ mod scope;
 mod server;
 mod session;
 mod suite;
+pub mod tap;
 mod verifier;
 mod version;
 

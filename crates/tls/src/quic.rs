@@ -40,6 +40,7 @@ use crate::identity::{self, Identity};
 use crate::scope::{self, Learned, SessionId};
 use crate::server::{self, Offers, ServerContext};
 use crate::session::Facts;
+use crate::tap::{self, PacketKind, Watch, Watcher};
 
 /// The one version that is spoken: QUIC 1 (RFC 9000).
 pub const VERSION: u32 = 1;
@@ -137,11 +138,12 @@ pub struct Starter {
     initial: QuicServerConfig,
     suite: Suite,
     chooser: Arc<dyn Chooser>,
+    watch: Option<Arc<Watch>>,
 }
 
 impl Starter {
-    /// A starter whose sessions ask `chooser`.
-    pub fn new(chooser: Arc<dyn Chooser>) -> Result<Self, Error> {
+    /// A starter whose sessions ask `chooser`, and whose packets `watch` sees.
+    pub fn new(chooser: Arc<dyn Chooser>, watch: Option<Arc<Watch>>) -> Result<Self, Error> {
         let failed = |_: NoInitialCipherSuite| Error::ours("a cipher suite is lacking");
         let suite = provider::cipher_suite::TLS13_AES_128_GCM_SHA256
             .tls13()
@@ -155,6 +157,7 @@ impl Starter {
             initial: QuicServerConfig::with_initial(Arc::new(bare), suite).map_err(failed)?,
             suite,
             chooser,
+            watch,
         })
     }
 }
@@ -165,7 +168,11 @@ impl StartsSessions for Starter {
         version: u32,
         dst_cid: &ConnectionId,
     ) -> Result<Keys, UnsupportedVersion> {
-        self.initial.initial_keys(version, dst_cid)
+        let keys = self.initial.initial_keys(version, dst_cid)?;
+        Ok(match &self.watch {
+            Some(watch) => watch.begin(dst_cid, keys),
+            None => keys,
+        })
     }
 
     fn retry_tag(&self, version: u32, orig_dst_cid: &ConnectionId, packet: &[u8]) -> [u8; 16] {
@@ -187,6 +194,7 @@ impl StartsSessions for Starter {
             hello: None,
             learned: Learned::default(),
             next_secrets: None,
+            watcher: self.watch.as_ref().and_then(|watch| watch.take()),
             state: State::Reading(Vec::new()),
         })
     }
@@ -214,6 +222,7 @@ struct Handshake {
     hello: Option<Box<ClientHello>>,
     learned: Learned,
     next_secrets: Option<Secrets>,
+    watcher: Option<Arc<dyn Watcher>>,
     state: State,
 }
 
@@ -346,6 +355,14 @@ impl Handshake {
         }
     }
 
+    /// Keys, watched if somebody wants that.
+    fn watched(&self, keys: Keys, kind: PacketKind) -> Keys {
+        match &self.watcher {
+            Some(watcher) => tap::watched(keys, (watcher, kind)),
+            None => keys,
+        }
+    }
+
     fn agreement(&self, connection: &ServerConnection) -> Agreement {
         let learned = &self.learned;
         let facts = facts_of(connection, learned, [learned.sigalg, learned.peer_sigalg]);
@@ -375,7 +392,8 @@ impl QuicSession for Handshake {
             Side::Client => rustls::Side::Client,
             Side::Server => rustls::Side::Server,
         };
-        keys(self.suite.keys(dst_cid, side, Version::V1))
+        let made = keys(self.suite.keys(dst_cid, side, Version::V1));
+        self.watched(made, PacketKind::Initial)
     }
 
     /// A [`Progress`].
@@ -400,7 +418,11 @@ impl QuicSession for Handshake {
             return None;
         };
         let keys = connection.zero_rtt_keys()?;
-        Some((Box::new(keys.header), Box::new(keys.packet)))
+        let packet: Box<dyn PacketKey> = match &self.watcher {
+            Some(watcher) => tap::tapped(Box::new(keys.packet), (watcher, PacketKind::Early)),
+            None => Box::new(keys.packet),
+        };
+        Some((Box::new(keys.header), packet))
     }
 
     fn early_data_accepted(&self) -> Option<bool> {
@@ -451,20 +473,25 @@ impl QuicSession for Handshake {
         if !connection.is_handshaking() {
             self.learned.certificates = None;
         }
-        Some(keys(match change? {
-            KeyChange::Handshake { keys } => keys,
+        let (made, kind) = match change? {
+            KeyChange::Handshake { keys } => (keys, PacketKind::Handshake),
             KeyChange::OneRtt { keys, next } => {
                 self.next_secrets = Some(next);
-                keys
+                (keys, PacketKind::Data)
             }
-        }))
+        };
+        Some(self.watched(keys(made), kind))
     }
 
     fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
         let keys = self.next_secrets.as_mut()?.next_packet_keys();
-        Some(KeyPair {
+        let pair: KeyPair<Box<dyn PacketKey>> = KeyPair {
             local: Box::new(keys.local),
             remote: Box::new(keys.remote),
+        };
+        Some(match &self.watcher {
+            Some(watcher) => tap::tapped_pair(pair, (watcher, PacketKind::Data)),
+            None => pair,
         })
     }
 

@@ -99,12 +99,17 @@ pub(crate) fn proxy_of(conf: &str, origin: &Origin, identity: &Identity) -> Prox
 
 /// Runs a test with a time limit; connections are moved by a thread of their own.
 pub(crate) fn run(test: impl Future<Output = Result<()>>) -> Result<()> {
+    run_within(WAIT, test)
+}
+
+/// Runs a test with a time limit of its own.
+pub(crate) fn run_within(limit: Duration, test: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let all = tokio::time::timeout(WAIT, test);
+        let all = tokio::time::timeout(limit, test);
         all.await.context("the test took too long")?
     })
 }
@@ -134,8 +139,16 @@ pub(crate) fn client_config_for(identity: &Identity, alpn: &[u8]) -> Result<Clie
 pub(crate) struct Connected {
     pub(crate) send: SendRequest<OpenStreams, Bytes>,
     pub(crate) quic: quinn::Connection,
-    _endpoint: Endpoint,
+    endpoint: Endpoint,
     pub(crate) task: JoinHandle<h3::error::ConnectionError>,
+}
+
+impl Connected {
+    /// Ends the connection, and waits until the server was told.
+    pub(crate) async fn close(self) {
+        self.quic.close(0x100_u32.into(), b"");
+        self.endpoint.wait_idle().await;
+    }
 }
 
 pub(crate) async fn connect_as(port: u16, name: &str, identity: &Identity) -> Result<Connected> {
@@ -149,7 +162,7 @@ pub(crate) async fn connect_as(port: u16, name: &str, identity: &Identity) -> Re
     Ok(Connected {
         send,
         quic,
-        _endpoint: endpoint,
+        endpoint,
         task,
     })
 }

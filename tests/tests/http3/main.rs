@@ -12,9 +12,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinSet;
 
 mod early;
+mod floods;
 mod kit;
 mod network;
 mod plain;
+mod qlog;
 
 use kit::{CONF, Identity, ask, asked, connect, flight, get, identity, proxy, request, run};
 

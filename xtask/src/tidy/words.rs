@@ -61,6 +61,8 @@ const DISKS: &[&str] = &[
     "crates/proxy/src/downstream/body.rs",
     // Counters that outlive the process.
     "crates/proxy/src/stats/ledger.rs",
+    // Connections that are written down.
+    "crates/proxy/src/downstream/quic/qlog/mod.rs",
     // A file that describes sites.
     "crates/proxy/src/stats/site_info.rs",
     // What the kernel tells of the process.

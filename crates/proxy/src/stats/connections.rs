@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millpond_wire::http2::{FLOODS, Flood};
+use millpond_wire::http3;
 
 /// Shards; more workers than that share some, which is right but slower.
 const SHARDS: usize = 16;
@@ -39,6 +40,8 @@ pub struct ConnectionShard {
     pub happened: [AtomicU64; HAPPENED],
     /// Connections of HTTP/2 that were ended for a flood since the start, by its kind.
     pub floods: [AtomicU64; FLOODS],
+    /// Connections of HTTP/3 that were ended for a flood since the start, by its kind.
+    pub quic_floods: [AtomicU64; http3::FLOODS],
 }
 
 /// An event of a connection that is counted.
@@ -102,6 +105,8 @@ pub struct ConnectionCount {
     pub happened: [u64; HAPPENED],
     /// Connections of HTTP/2 that were ended for a flood since the start, by its kind.
     pub floods: [u64; FLOODS],
+    /// Connections of HTTP/3 that were ended for a flood since the start, by its kind.
+    pub quic_floods: [u64; http3::FLOODS],
 }
 
 impl ConnectionShard {
@@ -112,7 +117,15 @@ impl ConnectionShard {
         }
     }
 
-    /// Counts a connection that was ended for a flood.
+    /// Counts a connection of HTTP/3 that was ended for a flood.
+    pub fn count_quic_flood(&self, flood: http3::Flood) {
+        self.count(Happened::GoAwayForFlood);
+        if let Some(count) = self.quic_floods.get(flood as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a connection of HTTP/2 that was ended for a flood.
     pub fn count_flood(&self, flood: Flood) {
         self.count(Happened::GoAwayForFlood);
         if let Some(count) = self.floods.get(flood as usize) {
@@ -187,6 +200,7 @@ impl ConnectionCount {
             displaced: sum(|shard| &shard.displaced),
             happened: sum_all(shards, |shard| &shard.happened),
             floods: sum_all(shards, |shard| &shard.floods),
+            quic_floods: sum_all(shards, |shard| &shard.quic_floods),
         }
     }
 
@@ -209,6 +223,7 @@ impl ConnectionCount {
             displaced: self.displaced.saturating_sub(base.displaced),
             happened: all_since(&self.happened, &base.happened),
             floods: all_since(&self.floods, &base.floods),
+            quic_floods: all_since(&self.quic_floods, &base.quic_floods),
             ..*self
         }
     }
@@ -218,7 +233,12 @@ impl ConnectionCount {
         self.happened.get(event as usize).copied().unwrap_or(0)
     }
 
-    /// The count of connections that were ended for a kind of flood since the start.
+    /// The count of connections of HTTP/3 that were ended for a kind of flood since the start.
+    pub fn count_of_quic_flood(&self, flood: http3::Flood) -> u64 {
+        self.quic_floods.get(flood as usize).copied().unwrap_or(0)
+    }
+
+    /// The count of connections of HTTP/2 that were ended for a kind of flood since the start.
     pub fn count_of_flood(&self, flood: Flood) -> u64 {
         self.floods.get(flood as usize).copied().unwrap_or(0)
     }

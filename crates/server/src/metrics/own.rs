@@ -14,6 +14,7 @@ use millpond_proxy::stats::status_zone::ZoneCount;
 use millpond_proxy::stats::times::{AnswerTimes, ExchangeTimes, Histogram, RESULTS};
 use millpond_proxy::trace::Why;
 use millpond_wire::http2::Flood;
+use millpond_wire::http3;
 
 use millpond_otlp::Signal;
 use millpond_otlp::tally::Counts as Exported;
@@ -145,6 +146,17 @@ pub(super) const METRICS: &[Metric] = &[
          `overhead` (frames of any kind without payload).",
         |facts, out| for flood in Flood::ALL {
             out.add(&[flood.name()], facts.connections.count_of_flood(flood));
+        })),
+    metric("millpond_http3_floods_total", Counter, &["kind"], (
+        "Connections of HTTP/3 that the server has ended because their clients made work for \
+         nothing, by what they sent too much of: `resets` (requests that were taken back), \
+         `made_resets` (streams that had to be reset for what came on them), `rejected_requests` \
+         (more than may be at once), `priorities`, `small_data`, `empty_data`, `unknown_frames`, \
+         `unknown_streams`, `long_frames`, `blocked_streams` (requests that wait for the table), \
+         `table_instructions`, `acknowledgements` of the table, `unread_answers` \
+         (acknowledgements that the client did not read).",
+        |facts, out| for flood in http3::Flood::ALL {
+            out.add(&[flood.name()], facts.connections.count_of_quic_flood(flood));
         })),
     metric("millpond_http2_slow_total", Counter, &["part"], (
         "Ends of streams and connections of HTTP/2 whose clients were too slow: `head` for \

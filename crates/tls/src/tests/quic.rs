@@ -78,7 +78,7 @@ struct Pair {
 impl Pair {
     fn new(chooser: Arc<dyn Chooser>, client: &Arc<rustls::ClientConfig>) -> Self {
         let key = HostKey::new(b"secret");
-        let starter = Arc::new(Starter::new(chooser).unwrap());
+        let starter = Arc::new(Starter::new(chooser, None).unwrap());
         let config = Arc::new(ServerConfig::new(starter, key.token()));
         let ends = Arc::new(EndpointConfig::new(key.reset()));
         let server = Endpoint::new(Arc::clone(&ends), Some(config), false, Some([1; 32]));

@@ -327,17 +327,21 @@ impl<'a> Session<'a> {
     /// The connection is over for what the client sent. A flood is no mistake that clients make:
     /// it is told louder.
     fn heed_failure(&mut self, fault: Fault) {
-        let level = match fault.flood() {
-            None => {
+        match (fault, fault.flood()) {
+            (_, None) => {
                 self.counters.count(Happened::GoAwayForFault);
-                Level::Info
+                self.log_at(Level::Info, format_args!("client sent {fault}"));
             }
-            Some(_) => {
-                self.counters.count(Happened::GoAwayForFlood);
-                Level::Warn
+            (Fault::Flood(_), Some(flood)) => {
+                self.counters.count_quic_flood(flood);
+                self.log_at(Level::Warn, format_args!("client sent {fault}"));
             }
-        };
-        self.log_at(level, format_args!("client sent {fault}"));
+            (_, Some(flood)) => {
+                self.counters.count_quic_flood(flood);
+                let message = format_args!("client sent {fault}, http3 flood: {flood}");
+                self.log_at(Level::Warn, message);
+            }
+        }
         self.is_leaving = true;
         self.unacknowledged.clear();
         // nginx's words.

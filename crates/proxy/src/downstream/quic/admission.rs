@@ -14,6 +14,7 @@ use std::time::Duration;
 use millpond_system::address::Address;
 use millpond_system::quota::{Seat, Side};
 use millpond_tls::quic::{HostKey, Starter};
+use millpond_tls::tap::Watch;
 use millpond_tls::{ClientHello, Error, UNRECOGNIZED_NAME, quic};
 use quinn_proto::{
     IdleTimeout, Incoming, ServerConfig, TransportConfig, ValidationTokenConfig, VarInt,
@@ -23,6 +24,7 @@ use super::canonical;
 use super::endpoint::{Admission, HANDSHAKES_MOST, Host};
 use super::handshake;
 use super::link::Link;
+use super::qlog::{Folder, Record};
 use super::tokens::{self, UsedTokens};
 use crate::downstream::connection::Connection;
 use crate::downstream::encryption;
@@ -50,6 +52,8 @@ pub(super) struct Admitting {
     generation: Rc<Generation>,
     /// The configuration of each listen of the binding.
     configs: Vec<(Arc<Listen>, Arc<ServerConfig>)>,
+    /// The folder that connections are written down in (`quic_qlog`).
+    records: Option<Arc<Folder>>,
 }
 
 /// Settings of QUIC that a listen has.
@@ -70,10 +74,16 @@ impl Admitting {
         key: &HostKey,
     ) -> Result<Self, Error> {
         let tokens = &generation.worker.shared.quic.tokens;
+        let first = binding.listens.first();
+        let policy = first.map(|listen| &listen.names.default_server().settings.quic);
+        let records = policy.and_then(|it| it.records.as_deref()).map(Folder::new);
+        let watch = records
+            .as_ref()
+            .map(|folder| Arc::new(Watch::new(Arc::clone(folder) as Arc<_>)));
         let configs = binding.listens.iter().map(|listen| {
             let limits = Limits::of(listen.names.default_server());
             let chooser = Arc::new(Contexts(Arc::clone(listen)));
-            let starter = Arc::new(Starter::new(chooser)?);
+            let starter = Arc::new(Starter::new(chooser, watch.clone())?);
             Ok((
                 Arc::clone(listen),
                 Arc::new(config(starter, (key, tokens), &limits)),
@@ -83,6 +93,7 @@ impl Admitting {
             configs: configs.collect::<Result<_, Error>>()?,
             binding,
             generation,
+            records,
         })
     }
 
@@ -121,6 +132,10 @@ impl Host for Admitting {
             Some(seat) => Admission::Take(Arc::clone(config), seat),
             None => Admission::Refuse,
         }
+    }
+
+    fn record(&self) -> Option<Arc<Record>> {
+        self.records.as_ref()?.take()
     }
 
     fn start(&self, link: Rc<Link>, [peer, local]: [SocketAddr; 2]) {

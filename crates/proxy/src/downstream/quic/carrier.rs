@@ -5,6 +5,7 @@
 //! 2. Clients are told of the end of a connection, also when its task is ended from outside
 //!    (`worker_shutdown_timeout`).
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -31,6 +32,9 @@ pub(crate) struct QuicCarrier {
     /// The connection's one timer.
     pub(crate) timer: Timer,
     pub(super) link: Rc<Link>,
+    /// Streams that were stopped before anybody looked at streams, with the codes: each is told of
+    /// once.
+    stopped: RefCell<Vec<(u64, u64)>>,
 }
 
 /// News of the streams, and of the handshake where that goes on beside them.
@@ -81,11 +85,24 @@ impl QuicCarrier {
             connection,
             timer: Timer::new(),
             link,
+            stopped: RefCell::default(),
+        }
+    }
+
+    /// Keeps news of a stream that came while the handshake was waited for. That there is a stream,
+    /// and something to read, is seen later; that it was stopped is not.
+    pub(super) fn keep(&self, event: Happened) {
+        if let Happened::Stopped { id, error_code } = event {
+            let stopped = (id.into(), error_code.into_inner());
+            self.stopped.borrow_mut().push(stopped);
         }
     }
 
     /// The next news; to be asked until there is none.
     pub(crate) fn poll_event(&self, cx: &Context<'_>) -> Poll<Result<StreamEvent, Lost>> {
+        if let Some((stream, code)) = self.stopped.borrow_mut().pop() {
+            return Poll::Ready(Ok(StreamEvent::Stopped(stream, code)));
+        }
         loop {
             let event = self.link.drive(quinn_proto::Connection::poll);
             let Some(event) = event else {

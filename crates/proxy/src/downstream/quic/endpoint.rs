@@ -40,6 +40,7 @@ use tokio::time::Sleep;
 use super::directory::{Handed, Serving};
 use super::identifier::Owner;
 use super::link::Link;
+use super::qlog::Record;
 use crate::worker::Shared;
 
 /// Batches that are received before other tasks have their turn (arbitrary).
@@ -73,6 +74,9 @@ pub(super) trait Host {
     /// Decides about a client that comes from `remote`; `handshakes` are under way, and its address
     /// was shown to be its own or not.
     fn admit(&self, incoming: &Incoming, handshakes: usize) -> Admission;
+
+    /// The record of the connection that was accepted last, where one is kept.
+    fn record(&self) -> Option<Arc<Record>>;
 
     /// Starts the task of a connection.
     fn start(&self, link: Rc<Link>, addresses: [SocketAddr; 2]);
@@ -311,7 +315,8 @@ impl Endpoint {
         (seat, addresses): (Seat, [SocketAddr; 2]),
         host: Option<&dyn Host>,
     ) {
-        let link = Link::new(accepted, Rc::clone(self), seat);
+        let record = host.and_then(Host::record);
+        let link = Link::new(accepted, Rc::clone(self), (seat, record));
         self.enter(&link);
         self.settle(&link);
         self.queue(&link);
@@ -439,6 +444,7 @@ impl Endpoint {
             let Some(link) = next else { break };
             link.is_queued.set(false);
             let has_more = self.send_of(&link, cx, out);
+            link.note_metrics();
             self.settle(&link);
             if has_more {
                 self.queue(&link);

@@ -139,7 +139,8 @@ fn poll_step(carrier: &QuicCarrier, cx: &Context<'_>) -> Poll<Result<Step, Failu
         match event {
             Event::Connected => is_connected = true,
             Event::ConnectionLost { reason } => return Poll::Ready(Err(Failure::Lost(reason))),
-            // Streams of early data are looked for when their client is known.
+            // Streams that are there already are looked for when their client is known.
+            Event::Stream(event) => carrier.keep(event),
             _ => {}
         }
     }

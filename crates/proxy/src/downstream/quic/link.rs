@@ -8,6 +8,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use millpond_system::clock::Instant;
@@ -15,6 +16,7 @@ use millpond_system::quota::Seat;
 use quinn_proto::{Connection as Machine, ConnectionHandle};
 
 use super::endpoint::{Endpoint, UnderWay};
+use super::qlog::{Metrics, Record};
 
 /// A connection at its endpoint.
 pub(super) struct Link {
@@ -29,6 +31,8 @@ pub(super) struct Link {
     wants_flush: Cell<bool>,
     /// The alarm that is set for it.
     pub(super) alarm: Cell<Option<Instant>>,
+    /// The record of what it says, where one is kept.
+    pub(super) record: Option<Arc<Record>>,
     /// Its place among the worker's connections.
     _seat: Seat,
 }
@@ -37,7 +41,7 @@ impl Link {
     pub(super) fn new(
         (handle, machine): (ConnectionHandle, Machine),
         endpoint: Rc<Endpoint>,
-        seat: Seat,
+        (seat, record): (Seat, Option<Arc<Record>>),
     ) -> Rc<Self> {
         Rc::new(Link {
             handle,
@@ -47,6 +51,7 @@ impl Link {
             is_queued: Cell::default(),
             wants_flush: Cell::default(),
             alarm: Cell::default(),
+            record,
             _seat: seat,
         })
     }
@@ -84,6 +89,18 @@ impl Link {
         self.wants_flush.set(true);
         self.register(cx);
         Poll::Pending
+    }
+
+    /// Notes the path's numbers in the record.
+    pub(super) fn note_metrics(&self) {
+        if let Some(record) = &self.record {
+            let path = self.look(Machine::stats).path;
+            record.note(Metrics {
+                rtt: path.rtt,
+                min_rtt: path.min_rtt,
+                window: path.cwnd,
+            });
+        }
     }
 
     /// Notes that all was sent that could be.

@@ -8,7 +8,8 @@
 //!
 //! quinn-proto is the machine, without I/O; `endpoint` has the socket, `identifier` the ids by
 //! which packets find it, `directory` hands over those that came to another, `admission` decides
-//! about new connections, `handshake` is a connection's begin.
+//! about new connections, `handshake` is a connection's begin, `qlog` writes down what connections
+//! say.
 //!
 //! Invariants:
 //! 1. A worker has one endpoint for each socket of its own, whatever generations come and go.
@@ -21,6 +22,7 @@ mod handshake;
 mod identifier;
 mod kin;
 mod link;
+mod qlog;
 mod tokens;
 
 use std::cell::RefCell;

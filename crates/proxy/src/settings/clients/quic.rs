@@ -1,8 +1,10 @@
 //! `http3`, `http3_hq`, `http3_max_concurrent_streams`, `http3_stream_buffer_size`,
 //! `http3_advertise`, `quic_gso`, `quic_retry`, `quic_host_key`, `quic_active_connection_id_limit`,
-//! `quic_bpf`: QUIC and HTTP/3 for clients.
+//! `quic_qlog`, `quic_bpf`: QUIC and HTTP/3 for clients.
 //!
 //! Bounds of heads, times and numbers of requests are those of HTTP/1's directives.
+
+use std::path::PathBuf;
 
 use millpond_conf::ByteSize;
 use millpond_conf::Spanned;
@@ -63,6 +65,20 @@ pub struct QuicPolicy {
     /// address was first served with.
     #[directive(name = "quic_host_key")]
     pub host_key: Option<Spanned<ConfPath>>,
+    /// A folder in which each connection of QUIC is written down, in a file of its own: what
+    /// packets it sent and got, with their frames but without their data, and what it has learnt of its
+    /// path. The files are `ID_server.sqlog`, after the first connection id of the client, in the
+    /// form of qlog 0.3, which tools such as qvis show. The folder has to be there, and to be
+    /// writable for workers.
+    ///
+    /// It is meant for looking into something, not for service: each packet costs some work, and
+    /// files are removed by nobody. A process writes 1000 of them, each of 16 MiB at most.
+    ///
+    /// # Differs from nginx
+    ///
+    /// nginx has no such directive.
+    #[directive(name = "quic_qlog")]
+    pub records: Option<PathBuf>,
     /// Connection ids of the client that are kept.
     ///
     /// # Differs from nginx

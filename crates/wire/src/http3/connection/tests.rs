@@ -13,6 +13,7 @@ use crate::http2::hpack::name::Class;
 use crate::http3::transport::{Transport, Unsent};
 
 mod floods;
+mod malformed;
 mod model;
 mod plain;
 mod server;

@@ -628,3 +628,31 @@ fn who_waits_for_room_is_told_of_it() {
     assert!(matches!(side.events[..], [Event::Room { stream: 0 }]));
     assert!(side.connection.room(0) > 0);
 }
+
+/// RFC 9114 §4.1.1: an answer that nobody wants is reset, whatever had come of its request before.
+#[test]
+fn answers_that_are_not_wanted_are_reset_before_they_begin() {
+    let code = Code::REQUEST_CANCELLED;
+    for (what, has_come, has_end) in [
+        ("nothing", &[][..], false),
+        ("a part of the head", &headers(GET)[..7], false),
+        ("the head", &headers(GET), false),
+        ("all", &headers(GET), true),
+    ] {
+        let mut side = Side::new();
+        side.connection.opened(0, NOW);
+        side.connection
+            .receive(0, Bytes::copy_from_slice(has_come), NOW);
+        if has_end {
+            side.connection.receive_end(0, NOW);
+        }
+        side.connection.receive_stop(0, code, NOW);
+        side.collect();
+        let sent = side.sent(0);
+        assert_eq!(sent.reset, Some(code), "{what}");
+        assert_eq!(sent.stop.is_none(), has_end, "{what}");
+        side.connection.release(0);
+        assert_eq!(side.connection.stream_count(), 0, "{what}");
+        assert_eq!(side.failure(), None);
+    }
+}
