@@ -45,6 +45,8 @@ const AREAS: &[Area] = &[
         about: "keys, variants, admission, what is stored and for how long",
         crates: &["cache"],
         tests: &[
+            "cached_only",
+            "proxy_cache_encodings",
             "admission",
             "cache_args",
             "cache_formats",
@@ -143,6 +145,7 @@ const AREAS: &[Area] = &[
             "headers",
             "hostile_client",
             "location",
+            "geoip2",
             "map",
             "proxy_pass_trailers",
             "real_clients",
@@ -163,7 +166,13 @@ const AREAS: &[Area] = &[
         name: "access",
         about: "who may have an answer, and how often",
         crates: &[],
-        tests: &["access", "auth_request", "limit", "userid"],
+        tests: &[
+            "access",
+            "auth_request",
+            "limit",
+            "secure_link_hmac",
+            "userid",
+        ],
     },
     Area {
         name: "files",

@@ -6,8 +6,8 @@
 //!                                        └──► upstream (pass, cache)
 //! ```
 //!
-//! `phase.rs` is the map of a request, `steps.rs` has its handlers. The tables of directives, and what runs all this as a
-//! process, stand in the crate above.
+//! `phase.rs` is the map of a request, `steps.rs` has its handlers. The tables of directives, and
+//! what runs all this as a process, stand in the crate above.
 
 pub mod cache;
 pub mod collector;

@@ -80,6 +80,8 @@ pub struct Step {
 
 /// A handler.
 pub enum Run {
+    /// One that only changes the request; explanations run it, too.
+    Changes(fn(&mut Request)),
     /// One that says where a request goes: it neither counts nor waits, so explanations run it.
     Routes(fn(&mut Request) -> Result<Flow, Failure>),
     /// One that may count, wait or answer.
@@ -138,6 +140,10 @@ impl Run {
     /// Runs the handler as far as it does not wait.
     fn begin<'a>(&self, req: &'a mut Request) -> Result<Begun<'a>, Failure> {
         match self {
+            Run::Changes(run) => {
+                run(req);
+                Ok(Begun::Done(Flow::Next))
+            }
             Run::Routes(run) => run(req).map(Begun::Done),
             Run::Acts(run) => run(req),
         }
@@ -349,6 +355,10 @@ pub fn route(
     // Every jump back spends one of the request's redirects, so this loop ends.
     while let Some(step) = steps.handlers.get(at) {
         let flow = match step.run {
+            Run::Changes(run) => {
+                run(req);
+                Ok(Flow::Next)
+            }
             Run::Routes(run) => run(req),
             Run::Acts(_) => Ok(Flow::Next),
         };

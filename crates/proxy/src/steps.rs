@@ -1,4 +1,6 @@
 //! The handlers of all phases, in running order.
+//!
+//! The phases (`phase.rs`) run them without knowing any: a new one is a line here.
 
 use std::sync::Arc;
 
@@ -30,7 +32,7 @@ const HANDLERS: &[Step] = &[
     Step {
         phase: Phase::PostRead,
         is_due: always,
-        run: Run::Routes(|req| next(handler::realip::start(req))),
+        run: Run::Changes(|req| handler::realip::start(req)),
     },
     Step {
         phase: Phase::ServerRewrite,
@@ -49,7 +51,7 @@ const HANDLERS: &[Step] = &[
     Step {
         phase: Phase::Rewrite,
         is_due: |level| otel::policy::is_due(level.draft),
-        run: Run::Routes(|req| next(otel::begin(req))),
+        run: Run::Changes(otel::begin),
     },
     Step {
         phase: Phase::Rewrite,
@@ -62,7 +64,7 @@ const HANDLERS: &[Step] = &[
             let headers = &level.settings.of::<FilterSettings>().edit_headers;
             !headers.input.is_empty()
         },
-        run: Run::Routes(|req| next(handler::input_headers::run(req))),
+        run: Run::Changes(handler::input_headers::run),
     },
     Step {
         phase: Phase::PostRewrite,
@@ -73,7 +75,7 @@ const HANDLERS: &[Step] = &[
     Step {
         phase: Phase::Preaccess,
         is_due: |level| !handlers(level).real_ip.from.is_empty(),
-        run: Run::Routes(|req| next(handler::realip::replace(req))),
+        run: Run::Changes(|req| handler::realip::replace(req)),
     },
     Step {
         phase: Phase::Preaccess,
@@ -126,11 +128,6 @@ fn has_script(level: &Closing<'_>) -> bool {
 
 fn handlers<'a>(level: &'a Closing<'_>) -> &'a HandlerSettings {
     level.settings.of()
-}
-
-/// The flow behind a handler that only changes the request.
-fn next((): ()) -> Result<Flow, Failure> {
-    Ok(Flow::Next)
 }
 
 fn rewrite_location(req: &mut Request) -> Result<Flow, Failure> {

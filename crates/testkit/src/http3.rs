@@ -23,7 +23,7 @@ use crate::wire::End;
 use anyhow::{Context as _, Result};
 use bytes::{Buf as _, Bytes};
 use h3::client::{RequestStream, SendRequest};
-use h3::error::StreamError;
+use h3::error::{Code, StreamError};
 use h3_quinn::OpenStreams;
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Endpoint, TransportConfig};
@@ -161,7 +161,11 @@ impl Session {
         };
         let (mut sending, mut receiving) = stream.split();
         if pieces.is_empty() {
-            wait(timeout, sending.finish())??;
+            match wait(timeout, sending.finish())? {
+                // RFC 9114 §4.1.1: it was answered before its end had come.
+                Err(StreamError::RemoteTerminate { code, .. }) if code == Code::H3_NO_ERROR => {}
+                finished => finished?,
+            }
         } else {
             // A server that wants no more of a body stops the stream, or answers.
             MOVER.spawn(async { send_body(sending, pieces).await.ok() });

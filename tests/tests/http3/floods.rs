@@ -530,12 +530,10 @@ async fn resets(streams: Vec<(SendStream, RecvStream)>) -> Result<Vec<u64>> {
     let mut codes = Vec::new();
     for (_send, mut receive) in streams {
         let reset = async {
-            loop {
-                match receive.received_reset().await {
-                    Ok(Some(code)) => return Ok(code.into_inner()),
-                    Ok(None) => anyhow::bail!("an end"),
-                    Err(error) => return Err(anyhow::Error::from(error)),
-                }
+            match receive.received_reset().await {
+                Ok(Some(code)) => Ok(code.into_inner()),
+                Ok(None) => anyhow::bail!("an end"),
+                Err(error) => Err(anyhow::Error::from(error)),
             }
         };
         codes.push(tokio::time::timeout(WAIT, reset).await??);

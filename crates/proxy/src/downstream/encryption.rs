@@ -306,7 +306,7 @@ pub(super) async fn certificates(
     listen: &Listen,
     (server, hello): (&Arc<Server>, &ClientHello),
 ) -> Result<Option<Identities>, String> {
-    let own = Encryption::of(&server);
+    let own = Encryption::of(server);
     let certified = own.and_then(|own| own.certified_or(listen.names.default_server()));
     if let Some(ordered) = certified.and_then(|certified| certified.ordered.as_ref()) {
         let issued = ordered.issued().ok_or_else(|| waiting(ordered))?;
@@ -338,7 +338,7 @@ fn begin_session(
     accepted: Accepted,
 ) -> Result<(), Error> {
     let (mut plain, mut told) = (BytesMut::new(), BytesMut::new());
-    let own = Encryption::of(&server);
+    let own = Encryption::of(server);
     let begun = match own.and_then(|own| own.certified_or(listen.names.default_server())) {
         Some(own) => {
             refresh_staples(&own.staplers);

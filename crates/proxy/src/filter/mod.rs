@@ -159,8 +159,7 @@ pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
     // An upstream may order a character set where none is configured.
     let due = req.location.filters;
     let may_change = due.may_change_text || response.orders.charset.is_some();
-    let may_change = may_change && !must_stay(req, response);
-    let changes = may_change.then(|| change_text(req, response));
+    let changes = (may_change && !must_stay(req, response)).then(|| change_text(req, response));
     let cut = range::run(req, response)?;
     finish_head(req, response);
     if let Some(cut) = cut {

@@ -1,5 +1,6 @@
-//! Expressions that are asked for a request: their captures are the request's, and one that gives up
-//! ends it.
+//! Expressions that are asked for a request.
+//!
+//! Their captures are the request's, and one that gives up ends it.
 
 use bytes::Bytes;
 use millpond_system::log::error::Level;

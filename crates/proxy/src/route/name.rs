@@ -1,4 +1,6 @@
 //! The virtual server of a request, by its host.
+//!
+//! The tables of names are those of the configuration (`settings/names.rs`).
 
 use std::sync::Arc;
 

@@ -54,7 +54,7 @@ fn variables(server: &Server, diagnostics: &mut Diagnostics) {
     let found = all
         .iter()
         .find(|file| *file.name.source == *"$acme_certificate");
-    if let (Some(file), None) = (found, Slot::of_server(&server).ordered()) {
+    if let (Some(file), None) = (found, Slot::of_server(server).ordered()) {
         let message = "\"$acme_certificate\" has no value in a server without \"acme_certificate\": \
                        its handshakes are refused";
         diagnostics.push_warning(file.span, message);

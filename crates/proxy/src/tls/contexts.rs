@@ -119,7 +119,7 @@ pub fn prepare(builder: &mut Builder, bindings: &[Binding]) {
     let mut zones = Zones::default();
     for listen in listens.filter(|listen| listen.is_encrypted) {
         for server in listen.names.servers() {
-            if Encryption::of(&server).is_some() {
+            if Encryption::of(server).is_some() {
                 continue;
             }
             let (files, cx) = Files::of(builder);
@@ -128,7 +128,7 @@ pub fn prepare(builder: &mut Builder, bindings: &[Binding]) {
                 report(cx, mistake);
                 Encryption {
                     rejects: true,
-                    ..Encryption::bare(&server.parts.of::<SslPolicy>())
+                    ..Encryption::bare(server.parts.of::<SslPolicy>())
                 }
             });
             // Nobody else sets it.
@@ -154,7 +154,7 @@ fn check_versions(listen: &Listen, cx: &mut ParseContext) {
 /// do so, too.
 fn check_certificates(listen: &Listen, cx: &mut ParseContext) {
     let is_bare = |server: &Server| {
-        let own = Encryption::of(&server);
+        let own = Encryption::of(server);
         own.is_some_and(|own| own.certified.is_none() && !own.rejects)
     };
     let default = listen.names.default_server();
@@ -262,14 +262,14 @@ fn ordered(server: &Server) -> Result<Option<Arc<Ordered>>, Mistake> {
     );
     let Some(span) = acme::certificate::auto(policy) else {
         // Elsewhere they are variables as all others.
-        let ordered = Slot::of_server(&server).ordered().filter(|_| is_variables);
+        let ordered = Slot::of_server(server).ordered().filter(|_| is_variables);
         return Ok(ordered.cloned());
     };
     if policy.certificates.len() > 1 || !policy.keys.is_empty() {
         let message = "\"ssl_certificate auto\" stands alone: its key is made with it";
         return Err((span, message.to_owned()));
     }
-    match Slot::of_server(&server).ordered() {
+    match Slot::of_server(server).ordered() {
         Some(ordered) => Ok(Some(Arc::clone(ordered))),
         None if server.session.is_some() => {
             let message = "\"ssl_certificate auto\" is for servers of \"http\"";

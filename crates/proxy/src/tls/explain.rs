@@ -39,7 +39,7 @@ pub fn certificate(listen: &Listen, host: &str) -> Option<Shown> {
         (Some(name), None) => format!("no server has the name \"{name}\": the default server"),
         (Some(name), Some(_)) => format!("the server of the name \"{name}\""),
     };
-    let own = Encryption::of(&server);
+    let own = Encryption::of(server);
     let Some(certified) = own.and_then(|own| own.certified_or(default)) else {
         return Some(Shown {
             what: "none: the handshake is refused".to_owned(),

@@ -1,4 +1,6 @@
-//! The groups that a configuration passes requests to, by name.
+//! The groups that a configuration passes requests to.
+//!
+//! Those of a new configuration go on with the state of those of the one before.
 
 use std::sync::Arc;
 

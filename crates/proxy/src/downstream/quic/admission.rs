@@ -217,7 +217,7 @@ impl quic::Chooser for Contexts {
     fn choose(&self, hello: &ClientHello) -> quic::Choice {
         let listen = &*self.0;
         let server = encryption::choose(listen, hello);
-        let own = Encryption::of(&server);
+        let own = Encryption::of(server);
         let Some(own) = own.and_then(|own| own.certified_or(listen.names.default_server())) else {
             return quic::Choice::Refuse(UNRECOGNIZED_NAME);
         };

@@ -172,7 +172,7 @@ async fn choose(
     hello: &ClientHello,
 ) -> (Choice, Result<(), Failure>) {
     let server = encryption::choose(listen, hello);
-    let own = Encryption::of(&server);
+    let own = Encryption::of(server);
     let Some(own) = own.and_then(|own| own.certified_or(listen.names.default_server())) else {
         return (Choice::Refuse(UNRECOGNIZED_NAME), Ok(()));
     };

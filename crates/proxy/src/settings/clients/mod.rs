@@ -1,4 +1,6 @@
-//! The families of the way to clients, which many modules obey.
+//! The families of the way to clients.
+//!
+//! Many modules obey them, so they stand below all of these.
 
 pub mod body;
 pub mod head;

@@ -65,11 +65,11 @@ pub struct QuicPolicy {
     /// address was first served with.
     #[directive(name = "quic_host_key")]
     pub host_key: Option<Spanned<ConfPath>>,
-    /// A folder in which each connection of QUIC is written down, in a file of its own: what
-    /// packets it sent and got, with their frames but without their data, and what it has learnt of its
-    /// path. The files are `ID_server.sqlog`, after the first connection id of the client, in the
-    /// form of qlog 0.3, which tools such as qvis show. The folder has to be there, and to be
-    /// writable for workers.
+    /// A folder in which each connection of QUIC is written down, in a file of its own: the
+    /// packets that it sent and got, with their frames but without their data, and what it has
+    /// learnt of its path. The files are `ID_server.sqlog`, after the first connection id of the
+    /// client, in the form of qlog 0.3, which tools such as qvis show. The folder has to be there,
+    /// and to be writable for workers.
     ///
     /// It is meant for looking into something, not for service: each packet costs some work, and
     /// files are removed by nobody. A process writes 1000 of them, each of 16 MiB at most.

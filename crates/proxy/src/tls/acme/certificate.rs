@@ -132,7 +132,7 @@ pub fn settle<'a>(
     bindings: &[Binding],
 ) {
     for server in servers {
-        if let Some(line) = &Slot::of_server(&server).line {
+        if let Some(line) = &Slot::of_server(server).line {
             let ordered = order(builder, server, line);
             finish(builder, server, (line.span, ordered));
         }
@@ -140,10 +140,10 @@ pub fn settle<'a>(
     let listens = bindings.iter().flat_map(|binding| &binding.listens);
     let encrypted = listens.filter(|listen| listen.is_encrypted);
     for server in encrypted.flat_map(|listen| listen.names.servers()) {
-        let Some(span) = auto(&server.parts.of::<SslPolicy>()) else {
+        let Some(span) = auto(server.parts.of::<SslPolicy>()) else {
             continue;
         };
-        if Slot::of_server(&server).line.is_none() && Slot::of_server(&server).ordered().is_none() {
+        if Slot::of_server(server).line.is_none() && Slot::of_server(server).ordered().is_none() {
             let ordered = order_by_default(builder, server, span);
             finish(builder, server, (span, ordered));
         }
@@ -178,7 +178,7 @@ fn finish(
 ) {
     match ordered {
         // Nobody else sets it.
-        Ok(ordered) => drop(Slot::of_server(&server).ordered.set(ordered)),
+        Ok(ordered) => drop(Slot::of_server(server).ordered.set(ordered)),
         Err(mistake) => {
             let error = builder.cx.diagnostics.push_error(span, mistake.message);
             mistake.help.into_iter().for_each(|help| {

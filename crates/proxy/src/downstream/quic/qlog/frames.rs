@@ -15,12 +15,12 @@ const RANGES_MOST: u64 = 64;
 pub(super) fn write(mut rest: &[u8], out: &mut String) {
     let mut is_first = true;
     while !rest.is_empty() {
-        if !std::mem::take(&mut is_first) {
-            out.push(',');
-        }
         let Some(kind) = integer(&mut rest) else {
             return;
         };
+        if !std::mem::take(&mut is_first) {
+            out.push(',');
+        }
         if write_frame(kind, &mut rest, out).is_none() {
             // Writing into a text never fails; neither does it below.
             let _ = write!(out, r#"{{"frame_type":"unknown","raw_frame_type":{kind}}}"#);
@@ -219,7 +219,7 @@ mod tests {
         (&[1], r#"{"frame_type":"ping"}"#),
         (
             &[2, 9, 0x7d, 0, 1, 2, 1, 3],
-            r#"{"frame_type":"ack","ack_delay":125.952,"acked_ranges":[[7,9],[1,4]]}"#,
+            r#"{"frame_type":"ack","ack_delay":124.928,"acked_ranges":[[7,9],[1,4]]}"#,
         ),
         (
             &[3, 0, 0, 0, 0, 1, 2, 3],
