@@ -239,7 +239,7 @@ impl Record {
         let (path, why) = (self.path.display(), error::os_error(error));
         error::process(
             Level::Error,
-            format_args!("{call}() \"{path}\" failed ({why})"),
+            format_args!("{call}() \"{path}\" failed ({why}), quic_qlog ends there"),
         );
     }
 }
