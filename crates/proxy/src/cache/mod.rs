@@ -4,7 +4,7 @@
 //! The machines are in the crate `millpond-cache`; here is what they need of HTTP/1 and of
 //! configurations: [`exchange`] is their origin, `body` makes answers of entries and running
 //! fills, [`zones`] opens zones and keeps them over reloads, [`sweep`] looks after them,
-//! `slice` answers from entries in slices, [`encodings`] in codings that were made once.
+//! `slice` answers from entries in slices, `encodings` in codings that were made once.
 
 pub(crate) mod body;
 mod codec;

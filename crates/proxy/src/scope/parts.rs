@@ -3,7 +3,7 @@
 //! A module that requests pass keeps what it was configured with in a type of its own, and this
 //! table knows it by its [`Place`] only. A look-up is an index and a comparison of types, so
 //! requests can afford it; what is read while a configuration is walked stands in
-//! [`Slots`](super::slots::Slots).
+//! `slots::Slots`.
 //!
 //! Invariant: a value stands at the place that its type names, and no two types name one place.
 

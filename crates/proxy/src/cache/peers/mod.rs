@@ -14,7 +14,7 @@
 //! | asking | none of the location's words about requests to its upstream |
 //!
 //! 1. The answering twin has no peers, so that what comes from one is never passed to another.
-//! 2. What a peer gets has the fields of the origin, all of them and no others but [`field::NAME`].
+//! 2. What a peer gets has the fields of the origin, all of them and no others but `field::NAME`.
 //! 3. Whoever asks falls back to the origin for every reason there is.
 //! 4. A request of a peer waits for no fill that may itself wait for a peer: where a node is asked
 //!    for a key that it does not own, because views differ, it asks the origin beside its own fill.
