@@ -18,8 +18,7 @@ use millpond_store::NotStored;
 
 use super::store::{self, AnswerFields, Given, Lifetime};
 use super::{Served, Step, Walk};
-use crate::exchange::field;
-use crate::exchange::{Clients, Exchange, Fetched, Outcome};
+use crate::exchange::{Clients, Exchange, Fetched, Outcome, field};
 use crate::fill::{FillEnd, Lead};
 use crate::head::{FieldsWriter, StoredHead};
 use crate::ignore::IgnorableField;

@@ -43,11 +43,10 @@ use crate::otel::{self, fill::FillSpan};
 use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::upstream::ask::Ask;
-use crate::upstream::buffer;
-use crate::upstream::by_rfc;
 use crate::upstream::exchange::{self, Fetched};
 use crate::upstream::pass::PassTarget;
 use crate::upstream::settings::UpstreamSettings;
+use crate::upstream::{buffer, by_rfc};
 
 /// A request and where it is passed.
 pub struct PassExchange<R> {

@@ -48,10 +48,9 @@ use crate::response::Response;
 use crate::settings::Location;
 use crate::trace::Freshness;
 use crate::upstream::answer::{self, AnswerHead, Stored};
-use crate::upstream::by_rfc;
-use crate::upstream::http;
 use crate::upstream::pass::{PassTarget, Resolved, fetch};
 use crate::upstream::settings::UpstreamSettings;
+use crate::upstream::{by_rfc, http};
 
 /// Answers from the zone, or from the origin through it; a hit at once.
 pub fn begin<'a>(

@@ -39,11 +39,10 @@ use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
 use crate::scope::code;
 use crate::scope::parts::{Part, Place};
-use crate::settings::Conf;
-use crate::settings::Location;
 use crate::settings::declared::Declared;
 use crate::settings::level::Closing;
 use crate::settings::location::LocationSettings;
+use crate::settings::{Conf, Location};
 use crate::stats::site::Sites;
 
 /// Number of times that opening a folder is tried that somebody is about to let go, and the pause

@@ -22,8 +22,7 @@ use millpond_system::temp_file::TempFile;
 
 use crate::failure::Failure;
 use crate::request::Request;
-use crate::settings::clients::body::BodyPolicy;
-use crate::settings::clients::body::InFileOnly;
+use crate::settings::clients::body::{BodyPolicy, InFileOnly};
 
 /// Statement of whether there is more of a body than was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,8 +29,7 @@ use crate::provenance::Provenance;
 use crate::request::Request;
 use crate::request::page::{Kind, Page, Running};
 use crate::response::{Response, Source};
-use crate::subrequest::SubrequestPolicy;
-use crate::subrequest::{self, Answering};
+use crate::subrequest::{self, Answering, SubrequestPolicy};
 
 /// Bytes that are read of a fragment before it is its turn (arbitrary: most fragments fit whole).
 const AHEAD_BYTES: u64 = 32 * 1024;

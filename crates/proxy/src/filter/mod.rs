@@ -52,8 +52,7 @@ use crate::filter::settings::FilterSettings;
 use crate::filter::userid::UserIdMode;
 use crate::request::Request;
 use crate::response::{DIGESTS, Response, Source};
-use crate::scope::parts::Part;
-use crate::scope::parts::Place;
+use crate::scope::parts::{Part, Place};
 use crate::settings::level::{Closing, DueFilters};
 use crate::upstream::by_rfc;
 
@@ -80,12 +79,9 @@ const TEXT_FILTERS: [Filter; 6] = [
 
 /// True if one of the filters of texts may act here: without one none of them is asked.
 fn may_change_text(filters: &FilterSettings) -> bool {
-    filters.gunzip.enabled
-        || filters.addition.before.is_some()
-        || filters.addition.after.is_some()
-        || !filters.sub.pairs.is_empty()
+    changes_stored_text(filters)
+        || filters.gunzip.enabled
         || filters.charset.charset != charset::Charset::Off
-        || filters.ssi.enabled
         || coding::is_enabled(filters)
 }
 

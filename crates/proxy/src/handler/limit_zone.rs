@@ -21,8 +21,7 @@ use crate::handler::limit_conn::ConnectionZone;
 use crate::handler::limit_req::RequestZone;
 use crate::handler::settings::HandlerSettings;
 use crate::scope::build::Builder;
-use crate::scope::parts::Part;
-use crate::scope::parts::Place;
+use crate::scope::parts::{Part, Place};
 use crate::settings::level::Closing;
 
 /// The smallest zone that nginx takes: eight pages.

@@ -53,11 +53,9 @@ use crate::phase::{self, Begun, Flow};
 use crate::request::Request;
 use crate::response::Response;
 use crate::scope::parts::{Part, Place};
-use crate::settings::level::Closing;
-use crate::settings::level::Proxies;
+use crate::settings::level::{Closing, Proxies};
 use crate::settings::tree::{Captured, Found};
-use crate::upstream::by_rfc;
-use crate::upstream::pass;
+use crate::upstream::{by_rfc, pass};
 
 /// The handler that a location names.
 #[derive(Clone, Debug)]

@@ -16,8 +16,7 @@ use millpond_conf::{Statement, Template, VarId, Word};
 use millpond_system::log::error::Level;
 
 use super::{CaptureForm, eval, text, trace};
-use crate::expression::Captures;
-use crate::expression::{Case, Regex};
+use crate::expression::{Captures, Case, Regex};
 use crate::handler::open_file::{self, Kind};
 use crate::request::{Request, Value};
 use crate::scope::build::Builder;

@@ -12,8 +12,7 @@ use millpond_semantics::uri::unescape_redirect;
 use millpond_wire::header::Known;
 
 use super::{CaptureForm, Next, Script, Step, eval, eval_into, text, trace};
-use crate::expression::Captures;
-use crate::expression::{Case, Regex};
+use crate::expression::{Captures, Case, Regex};
 use crate::failure::Failure;
 use crate::request::Request;
 use crate::scope::block::Draft;

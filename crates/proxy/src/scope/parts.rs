@@ -84,7 +84,7 @@ pub struct Parts([Option<Box<dyn Any + Send + Sync>>; Place::COUNT]);
 
 impl Parts {
     /// The value of a type; none where nobody has put one.
-    #[inline]
+    #[inline(always)]
     pub fn get<T: Part>(&self) -> Option<&T> {
         match &self.0[T::PLACE as usize] {
             Some(value) => value.downcast_ref(),
@@ -105,11 +105,7 @@ impl Parts {
     /// settings of every module for each server and location.
     #[inline(always)]
     pub fn of<T: Part>(&self) -> &T {
-        let value = match &self.0[T::PLACE as usize] {
-            Some(value) => value.downcast_ref(),
-            None => None,
-        };
-        value.expect("settings of every module are merged")
+        self.get().expect("settings of every module are merged")
     }
 
     /// The same, to be changed.

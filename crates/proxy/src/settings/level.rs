@@ -290,14 +290,7 @@ pub fn close(builder: &mut Builder, mut draft: Draft, kind: LocationKind) -> Loc
     }
     levels.0.pop();
     builder.put(levels);
-    let mut parts = Parts::default();
-    for keep in hooks.parts {
-        keep(&mut draft, &mut parts);
-    }
-    Location {
-        parts,
-        ..location(draft, kind, settings)
-    }
+    location(&hooks, draft, kind, settings)
 }
 
 /// Runs the checks of the lines of one block.
@@ -336,13 +329,22 @@ pub struct DueFilters {
 }
 
 /// Takes out of the draft what requests need.
-fn location(mut draft: Draft, kind: LocationKind, settings: LocationSettings) -> Location {
+fn location(
+    hooks: &Hooks,
+    mut draft: Draft,
+    kind: LocationKind,
+    settings: LocationSettings,
+) -> Location {
+    let mut parts = Parts::default();
+    for keep in hooks.parts {
+        keep(&mut draft, &mut parts);
+    }
     let Children(children) = draft.take().unwrap_or_default();
     Location {
         due: draft.take::<Due>().unwrap_or_default(),
         kind,
         settings,
-        parts: Parts::default(),
+        parts,
         children: LocationTree::build(children),
         filters: draft.take().unwrap_or_default(),
         redirects_slashless: draft.name.ends_with('/') && draft.has::<Proxies>(),

@@ -22,8 +22,7 @@ use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Template, Words};
 use millpond_semantics::uri::{EscapeKind, escape_into};
 use millpond_wire::header::Known;
-use millpond_wire::http1::encode;
-use millpond_wire::http1::{Method, Version};
+use millpond_wire::http1::{Method, Version, encode};
 
 use super::ask::Ask;
 use super::cdn_loop;

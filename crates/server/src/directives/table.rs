@@ -3,8 +3,7 @@
 //! A file of directives is named here once for each kind of thing that it brings. The settings of
 //! families stand in the tables of `settings`.
 
-use millpond_proxy::cache::zones::LocationCache;
-use millpond_proxy::cache::zones::Zones;
+use millpond_proxy::cache::zones::{LocationCache, Zones};
 use millpond_proxy::conditional::not_modified::ConditionPolicy;
 use millpond_proxy::filter::Texts;
 use millpond_proxy::filter::charset::CharsetMaps;
@@ -14,17 +13,14 @@ use millpond_proxy::handler::limit_zone::LimitZones;
 use millpond_proxy::handler::settings::HandlerSettings;
 use millpond_proxy::handler::try_files::TryFiles;
 use millpond_proxy::log::settings::LogSettings;
-use millpond_proxy::rewrite::RewritePolicy;
-use millpond_proxy::rewrite::Script;
+use millpond_proxy::rewrite::{RewritePolicy, Script};
 use millpond_proxy::scope::block::Row;
 use millpond_proxy::scope::build::Builder;
-use millpond_proxy::scope::parts::Part;
-use millpond_proxy::scope::parts::Parts;
+use millpond_proxy::scope::parts::{Part, Parts};
 use millpond_proxy::settings::level::{Hooks, keep};
 use millpond_proxy::settings::location::LocationSettings;
 use millpond_proxy::settings::room::Room;
-use millpond_proxy::stats::status_zone::StatusZone;
-use millpond_proxy::stats::status_zone::ZoneNames;
+use millpond_proxy::stats::status_zone::{StatusZone, ZoneNames};
 use millpond_proxy::subrequest::SubrequestPolicy;
 use millpond_proxy::tls::acme::Orders;
 use millpond_proxy::tls::settings::SslPolicy;

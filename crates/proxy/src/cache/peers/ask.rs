@@ -38,8 +38,7 @@ use millpond_wire::http1::{Method, Version, encode};
 
 use super::LocationPeers;
 use super::field::{self, Asked, NAME, Target, Told};
-use crate::cache::pass;
-use crate::cache::zones;
+use crate::cache::{pass, zones};
 use crate::downstream::body::RequestBody;
 use crate::failure::Failure;
 use crate::log::request_error;

@@ -20,8 +20,7 @@ use crate::downstream::send::{AnswerHead, BodyKind, SendLimits, SentBytes};
 use crate::request::Request;
 use crate::response::Response;
 use millpond_wire::header::Known;
-use millpond_wire::http1::Version;
-use millpond_wire::http1::encode;
+use millpond_wire::http1::{Version, encode};
 
 /// Bytes of the block that heads are written into, one behind the other; it is used again when they
 /// were all sent. (Arbitrary: a short answer or some heads, and no more than a slow client may
