@@ -7,8 +7,8 @@
 //! 1. The same members give the same owner on every node, in whatever order they are listed.
 //! 2. As long as there are members there is an owner, however much they have to do.
 //!
-//! What members there are is advice: who sees others asks another owner, which costs the origin a
-//! request.
+//! The list of members is advice: a node that sees others asks another owner, which costs the
+//! origin a request.
 
 use sha2::{Digest, Sha256};
 

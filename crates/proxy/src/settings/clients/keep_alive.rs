@@ -1,7 +1,7 @@
 //! `keepalive_timeout`, `keepalive_requests`, `keepalive_time`, `keepalive_disable`,
 //! `lingering_close` and their like: the life of a connection after an answer.
 //!
-//! Whether a connection goes on is decided in `downstream/http1/keep_alive.rs`.
+//! The decision about a connection is made in `downstream/http1/keep_alive.rs`.
 
 use std::time::Duration;
 
