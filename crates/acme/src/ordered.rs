@@ -18,6 +18,7 @@ use crate::issued::Issued;
 use crate::issuer::Issuer;
 use crate::key::KeyKind;
 use crate::schedule::Timing;
+use millpond_semantics::hex::Hex;
 
 /// A certificate that is ordered.
 #[derive(Debug)]
@@ -160,11 +161,7 @@ fn label(issuer: &Issuer, names: &[Identifier], kind: KeyKind) -> String {
     if let Some(profile) = &issuer.profile {
         let _ = writeln!(text, "profile {}", profile.name);
     }
-    let digest: String = openssl::sha::sha256(text.as_bytes())
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let digest = openssl::sha::sha256(text.as_bytes());
     let first = identifier::first(names).map(ToString::to_string);
-    format!("{}-{digest}", first.unwrap_or_default())
+    format!("{}-{}", first.unwrap_or_default(), Hex(&digest[..8]))
 }

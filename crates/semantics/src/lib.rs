@@ -24,6 +24,7 @@ pub mod conditional;
 pub mod date;
 pub mod decimal;
 pub mod freshness;
+pub mod hex;
 pub mod list;
 pub mod preference;
 pub mod proxy_status;

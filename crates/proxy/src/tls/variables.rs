@@ -3,8 +3,7 @@
 //! Without encryption none of them has a value. What a client offered is known when a session is
 //! new, and not when it is resumed.
 
-use std::fmt::Write as _;
-
+use millpond_semantics::hex::Hex;
 use millpond_system::clock;
 use millpond_tls::certificate::facts::Certificate;
 
@@ -192,12 +191,7 @@ fn write_session_id(req: &Request, out: &mut Vec<u8>) -> bool {
     let Some(id) = agreed.and_then(|agreed| agreed.session_id) else {
         return false;
     };
-    let mut text = String::with_capacity(2 * id.len());
-    for byte in id {
-        // A string takes all that is written.
-        let _ = write!(text, "{byte:02x}");
-    }
-    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(Hex(&id).to_string().as_bytes());
     true
 }
 

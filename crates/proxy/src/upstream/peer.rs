@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use millpond_semantics::hex::Hex;
 use millpond_system::address::Address;
 use millpond_system::clock::{self, Instant};
 
@@ -408,5 +409,5 @@ impl Standing {
 fn digest(name: &str) -> String {
     use md5::{Digest, Md5};
     let digest = Md5::digest(name.as_bytes());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    Hex(&digest).to_string()
 }

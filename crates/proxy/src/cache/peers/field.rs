@@ -24,6 +24,7 @@ use bytes::Bytes;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use millpond_cache::purge::position::Position;
 use millpond_fleet::peers::Secret;
+use millpond_semantics::hex::Hex;
 use millpond_wire::header::Fields;
 use sha2::{Digest, Sha256};
 
@@ -72,10 +73,6 @@ pub(super) fn digest(text: &[u8]) -> [u8; KEY_LEN] {
     digest.first_chunk().copied().unwrap_or_default()
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn bytes_of(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     let pairs = digits.chunks(2).map(|pair| {
@@ -116,11 +113,11 @@ impl Asked {
     /// Value of the field, signed at a time.
     pub(super) fn sign(&self, secret: &Secret, target: &Target<'_>, now_s: i64) -> Option<Bytes> {
         let Position { log, sequence, .. } = self.position;
-        let (zone, key, log, from) = (hex(&self.zone), hex(&self.key), hex(&log), hex(&self.from));
+        let (zone, key, log, from) = (Hex(&self.zone), Hex(&self.key), Hex(&log), Hex(&self.from));
         let text =
             format!("v=1;zone={zone};key={key};log={log};at={sequence};time={now_s};from={from}");
         let mac = mac(secret, target, &text)?.finalize().into_bytes();
-        Some(Bytes::from(format!("{text};mac={}", hex(&mac))))
+        Some(Bytes::from(format!("{text};mac={}", Hex(&mac))))
     }
 
     /// Reads a field whose signature holds at a time.
@@ -162,7 +159,7 @@ impl Told {
         let Position { log, sequence, .. } = self.position;
         let member = self.fresh.map(|fresh| format!(";fresh={fresh}"));
         let fresh = member.unwrap_or_default();
-        Bytes::from(format!("v=1;log={};at={sequence}{fresh}", hex(&log)))
+        Bytes::from(format!("v=1;log={};at={sequence}{fresh}", Hex(&log)))
     }
 
     /// Takes the field out of an answer.

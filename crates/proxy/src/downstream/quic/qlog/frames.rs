@@ -6,6 +6,8 @@
 
 use std::fmt::Write as _;
 
+use millpond_semantics::hex::Hex;
+
 /// The exponent of delays in ACK that both sides have unless they say otherwise (RFC 9000 §18.2).
 const DELAY_EXPONENT: u32 = 3;
 /// Ranges of one ACK that are written (arbitrary: losses leave a few).
@@ -183,7 +185,7 @@ fn write_stream(kind: u64, rest: &mut &[u8], out: &mut String) -> Option<()> {
 fn write_new_id(rest: &mut &[u8], out: &mut String) -> Option<()> {
     let (number, before) = (integer(rest)?, integer(rest)?);
     let len = *take(rest, 1)?.first()?;
-    let id = super::Hex(take(rest, u64::from(len))?);
+    let id = Hex(take(rest, u64::from(len))?);
     take(rest, 16)?;
     let _ = write!(
         out,

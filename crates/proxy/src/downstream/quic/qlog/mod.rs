@@ -18,7 +18,7 @@
 
 mod frames;
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use millpond_semantics::hex::Hex;
 use millpond_system::clock::{self, Instant};
 use millpond_system::log::error::{self, Level};
 use millpond_tls::tap::{PacketKind, Seen, Watcher, Watchers, Way};
@@ -77,15 +78,6 @@ pub(super) struct Metrics {
     pub(super) min_rtt: Duration,
     /// Bytes of the congestion window.
     pub(super) window: u64,
-}
-
-/// Bytes in hexadecimal digits.
-struct Hex<'a>(&'a [u8]);
-
-impl fmt::Display for Hex<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
 }
 
 impl Folder {
