@@ -255,9 +255,14 @@ impl Talk {
 
     /// Bytes of a frame that the engine would not write.
     fn raw(&mut self, (kind, stream): (u8, u32), payload: &[u8]) -> Result<()> {
+        self.raw_with((kind, 0, stream), payload)
+    }
+
+    /// One with flags.
+    fn raw_with(&mut self, (kind, flags, stream): (u8, u8, u32), payload: &[u8]) -> Result<()> {
         self.flush()?;
         let [_, a, b, c] = (payload.len() as u32).to_be_bytes();
-        let head = [&[a, b, c, kind, 0][..], &stream.to_be_bytes()].concat();
+        let head = [&[a, b, c, kind, flags][..], &stream.to_be_bytes()].concat();
         self.socket.write_all(&[&head, payload].concat())?;
         Ok(())
     }
@@ -758,5 +763,193 @@ fn a_reload_under_load_loses_nothing() -> Result<()> {
     Deadline::after(WAIT)
         .poll(are_closed)
         .context("old connections that end")?;
+    Ok(())
+}
+
+/// A block with a status of 200 (RFC 7541, appendix A).
+const GOOD_HEAD: &[u8] = &[0x88];
+/// RFC 9113 §8.3.2: two statuses.
+const MALFORMED_HEAD: &[u8] = &[0x88, 0x88];
+
+/// An origin that, once three requests of `/all/` are open and it is told to, does something to the
+/// first of them; it answers what is open afterwards, and on other connections.
+fn attacker(
+    attack: impl Fn(&mut Talk, &Heard) -> Result<()> + Send + Sync + 'static,
+) -> Result<Peer> {
+    Peer::start([Config::default(); 2], move |talk| {
+        let is_attacked = talk.world.is_going() && talk.number == 1;
+        if !is_attacked {
+            return talk.answer_whole();
+        }
+        if talk.open.len() < 3 {
+            return Ok(());
+        }
+        let mut open = talk.take(|_| true);
+        open.sort_by_key(|it| it.stream);
+        attack(talk, &open[0])?;
+        for heard in &open[1..] {
+            talk.answer(heard, heard.path.clone());
+        }
+        Ok(())
+    })
+}
+
+/// Three requests on one connection that is attacked.
+fn three(peer: &Peer, proxy: &Proxy) -> Result<Vec<(u16, String)>> {
+    assert_eq!(Client::new(proxy.port()).get("/first")?.status, 200);
+    peer.world.go();
+    let asked: Vec<Asked> = (0..3)
+        .map(|number| {
+            let asked = ask(proxy.port(), Request::post(&format!("/all/{number}"), "x"));
+            peer.world.wait_for(number + 1, "/all/")?;
+            Ok(asked)
+        })
+        .collect::<Result<_>>()?;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    asked
+        .into_iter()
+        .map(|it| got(it).map(|(status, body)| (status, text(body))))
+        .collect()
+}
+
+/// RFC 9113 §5.4.2: an error of a stream is none of the others'.
+#[test]
+fn faults_of_a_stream_are_its_own() -> Result<()> {
+    // RFC 9113 §8.1.1, §6.9.1, §6.9.
+    let faults: [(u8, &[u8], u8, &str); 3] = [
+        (1, MALFORMED_HEAD, 5, "invalid header"),
+        (8, &[0x7f, 0xff, 0xff, 0xff], 0, "violates flow control"),
+        (8, &[0; 4], 0, "window increment 0"),
+    ];
+    for (kind, payload, flags, text) in faults {
+        let peer =
+            attacker(move |talk, heard| talk.raw_with((kind, flags, heard.stream), payload))?;
+        let proxy = peer.proxy(8)?;
+        let got = three(&peer, &proxy)?;
+        assert_eq!(got[0].0, 502, "{text}");
+        for (number, answer) in got.iter().enumerate().skip(1) {
+            assert_eq!(*answer, (200, format!("/all/{number}")), "{text}");
+        }
+        assert_eq!(peer.world.connections("/"), [1], "{text}");
+        assert!(proxy.error_log().contains(text), "{text}");
+    }
+    Ok(())
+}
+
+/// RFC 9113 §5.4.1: an error of the connection takes all of its streams; those that may not be
+/// asked again fail, and the next requests have another connection.
+#[test]
+fn faults_of_a_shared_connection_take_its_streams_and_no_others() -> Result<()> {
+    // RFC 9113 §6.7, §5.1.1, §8.4, §4.3; RFC 9113 §10.5 for resets of streams that are gone.
+    let faults: [(u8, Vec<u8>, &str); 4] = [
+        (6, vec![0; 7], "incorrect length"),
+        (5, vec![0, 0, 0, 2, 0x82], "push promise"),
+        (1, vec![0x88, 0xbe], "invalid header"),
+        (0, vec![0; 16_385], "longer than its maximum"),
+    ];
+    for (kind, payload, text) in faults {
+        let peer = attacker(move |talk, heard| {
+            let stream = if kind == 6 { 0 } else { heard.stream };
+            talk.raw_with((kind, 4, stream), &payload)
+        })?;
+        let proxy = peer.proxy(8)?;
+        for (status, _) in three(&peer, &proxy)? {
+            assert_eq!(status, 502, "{text}");
+        }
+        let log = proxy.error_log();
+        assert_eq!(
+            log.lines().filter(|line| line.contains(text)).count(),
+            3,
+            "{log}"
+        );
+        // A POST was asked once.
+        assert_eq!(peer.world.heard().len(), 4, "{text}");
+        assert_eq!(Client::new(proxy.port()).get("/next")?.text(), "/next");
+        assert_eq!(peer.world.connections("/next"), [2], "{text}");
+    }
+    Ok(())
+}
+
+/// RFC 9113 §10.5: a stream is reset once (§5.1), and there is no need to reset many.
+#[test]
+fn resets_without_end_end_the_connection() -> Result<()> {
+    let peer = attacker(|talk, heard| {
+        for _ in 0..500 {
+            talk.raw((3, heard.stream), &8u32.to_be_bytes())?;
+        }
+        Ok(())
+    })?;
+    let proxy = peer.proxy(8)?;
+    let got = three(&peer, &proxy)?;
+    assert_eq!(got[0].0, 502);
+    let log = proxy.error_log();
+    assert!(log.contains("rejected request with error 8"), "{log}");
+    assert!(
+        log.contains("flood: RST_STREAM") || log.contains("closed stream"),
+        "{log}"
+    );
+    assert_eq!(Client::new(proxy.port()).get("/next")?.text(), "/next");
+    assert_eq!(peer.world.connections("/next"), [2]);
+    Ok(())
+}
+
+/// RFC 9113 §6.9.1: whoever sends more than the window of a stream has lets it be reset; what is
+/// held for a client that takes nothing is no more than that, and other streams go on.
+#[test]
+fn data_beyond_the_window_of_a_stream_resets_it() -> Result<()> {
+    const FRAMES: usize = 2000;
+    let peer = Peer::start([Config::default(); 2], |talk| {
+        for heard in talk.take(|_| true) {
+            if heard.path != "/live/flood" {
+                let body = heard.path.clone();
+                talk.answer(&heard, body);
+                continue;
+            }
+            talk.raw_with((1, 4, heard.stream), GOOD_HEAD)?;
+            for _ in 0..FRAMES {
+                talk.raw((0, heard.stream), &[b'z'; 16_000])?;
+            }
+        }
+        Ok(())
+    })?;
+    let proxy = peer.proxy(8)?;
+    assert_eq!(Client::new(proxy.port()).get("/first")?.status, 200);
+    let mut slow = TcpStream::connect(("127.0.0.1", proxy.port()))?;
+    slow.write_all(b"GET /live/flood HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
+    peer.world.wait_for(1, "/live/flood")?;
+    for number in 0..3 {
+        let path = format!("/other/{number}");
+        assert_eq!(Client::new(proxy.port()).get(&path)?.text(), path);
+    }
+    slow.set_read_timeout(Some(WAIT))?;
+    let mut all = Vec::new();
+    slow.read_to_end(&mut all)?;
+    assert!(!all.ends_with(b"0\r\n\r\n"), "{} bytes", all.len());
+    assert!(all.len() < FRAMES * 16_000, "{} bytes", all.len());
+    let log = proxy.error_log();
+    assert!(log.contains("violates flow control"), "{log}");
+    Ok(())
+}
+
+/// RFC 9113 §6.5.2: a limit of 0 is to be for a short time; who keeps it gets no request, and does
+/// not have clients wait.
+#[test]
+fn an_origin_that_bears_no_stream_is_not_waited_for() -> Result<()> {
+    let config = Config {
+        max_concurrent_streams: 0,
+        ..Config::default()
+    };
+    let peer = Peer::start([config; 2], Talk::answer_whole)?;
+    let proxy = peer.proxy(8)?;
+    let begun = std::time::Instant::now();
+    for _ in 0..2 {
+        assert_eq!(Client::new(proxy.port()).get("/a")?.status, 502);
+    }
+    assert!(begun.elapsed() < WAIT);
+    // Before its settings are there one stream may be opened.
+    let log = proxy.error_log();
+    let is_told = log.contains("rejected request with error 7");
+    assert!(is_told || log.contains("lets no stream be opened"), "{log}");
+    assert!(peer.world.heard().is_empty());
     Ok(())
 }

@@ -431,7 +431,7 @@ impl Origin {
         fill.iter_mut().for_each(|fill| fill.stores());
         let mut body = Pin::new(&mut fetched.body);
         let next = match pace {
-            None => body.poll_next(cx),
+            None => body.as_mut().poll_next(cx),
             Some(pace) => pace.poll_next(cx, |cx| body.as_mut().poll_next(cx)),
         };
         next.map(|next| {
@@ -440,7 +440,13 @@ impl Origin {
                 // An upstream's body is read into memory; a file would be a fault of ours.
                 Ok(Piece::File(_)) => Err(FetchEnd::Truncated),
                 Err(BodyError::UpstreamTimedOut) => Err(FetchEnd::TimedOut),
-                Err(_) => Err(FetchEnd::Truncated),
+                Err(error) => {
+                    // Those who read along are told no more than that it was cut.
+                    if let BodyError::Broken(why) = error {
+                        body.tell_fault(&why);
+                    }
+                    Err(FetchEnd::Truncated)
+                }
             })
         })
     }

@@ -111,7 +111,7 @@ pub struct BodyContext {
     pub generation: Rc<Generation>,
     /// Time that the peer may be silent.
     pub timeout: Duration,
-    /// Log to which messages of an application go.
+    /// Log to which messages of an application, and faults of streams, go.
     pub log: Option<RememberedRequest>,
 }
 
@@ -241,6 +241,13 @@ impl UpstreamBody {
             };
             attempt.entry = outcome.entry.or(attempt.entry);
         });
+    }
+
+    /// Logs a fault of the peer that broke the body off.
+    pub fn tell_fault(&self, why: &str) {
+        if let Some(log) = &self.context.log {
+            log.write(Level::Error, format_args!("{why} while reading upstream"));
+        }
     }
 
     /// Remembers a session when the body has ended.

@@ -9,6 +9,7 @@
 use bytes::{BufMut, BytesMut};
 
 use super::code::Fault;
+use super::connection::Role;
 use super::flow::{DEFAULT_WINDOW, MAX_WINDOW};
 use super::frame::{self, ACK, DEFAULT_MAX_LEN, Kind, MOST_MAX_LEN};
 
@@ -57,22 +58,26 @@ impl Default for PeerSettings {
 }
 
 impl PeerSettings {
-    /// Takes the settings of a frame over.
+    /// Takes the settings of a frame over, which has come to us in this role.
     ///
     /// # Errors
     /// INVARIANT 1.
-    pub(crate) fn read(&mut self, payload: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn read(&mut self, payload: &[u8], role: Role) -> Result<(), Fault> {
         let (rows, _) = payload.as_chunks::<6>();
         for [a, b, value @ ..] in rows {
-            self.set(u16::from_be_bytes([*a, *b]), u32::from_be_bytes(*value))?;
+            let setting = u16::from_be_bytes([*a, *b]);
+            self.set((setting, u32::from_be_bytes(*value)), role)?;
         }
         Ok(())
     }
 
-    fn set(&mut self, setting: u16, value: u32) -> Result<(), Fault> {
+    fn set(&mut self, (setting, value): (u16, u32), role: Role) -> Result<(), Fault> {
         match setting {
             HEADER_TABLE_SIZE => self.header_table_size = value,
-            ENABLE_PUSH if value > 1 => return Err(Fault::SettingValue),
+            // §6.5.2: a server has none that it could let its client send.
+            ENABLE_PUSH if value > u32::from(role == Role::Server) => {
+                return Err(Fault::SettingValue);
+            }
             MAX_CONCURRENT_STREAMS => self.max_concurrent_streams = value,
             INITIAL_WINDOW_SIZE if value > MAX_WINDOW => return Err(Fault::SettingWindow),
             INITIAL_WINDOW_SIZE => self.initial_window = value,
@@ -160,14 +165,23 @@ mod tests {
             (8, 2, Code::PROTOCOL_ERROR),
             (9, 2, Code::PROTOCOL_ERROR),
         ] {
-            let outcome = PeerSettings::default().read(&payload(&[(setting, value)]));
+            let outcome = PeerSettings::default().read(&payload(&[(setting, value)]), Role::Server);
             assert_eq!(outcome.unwrap_err().code(), code, "{setting}");
         }
         let taken_back = payload(&[(8, 1), (8, 0)]);
         assert_eq!(
-            PeerSettings::default().read(&taken_back),
+            PeerSettings::default().read(&taken_back, Role::Server),
             Err(Fault::SettingValue)
         );
+    }
+
+    /// RFC 9113 §6.5.2: a server does not set ENABLE_PUSH to 1.
+    #[test]
+    fn push_is_enabled_by_clients_only() {
+        let outcome = |value, role| PeerSettings::default().read(&payload(&[(2, value)]), role);
+        assert!(outcome(1, Role::Server).is_ok());
+        assert!(outcome(0, Role::Client).is_ok());
+        assert_eq!(outcome(1, Role::Client), Err(Fault::SettingValue));
     }
 
     /// RFC 9113 §6.5.3: in order, the last one counts, unknown ones are ignored.
@@ -184,7 +198,7 @@ mod tests {
             (6, 1000),
             (9, 1),
         ];
-        settings.read(&payload(&rows)).unwrap();
+        settings.read(&payload(&rows), Role::Server).unwrap();
         let expected = PeerSettings {
             header_table_size: 0,
             max_concurrent_streams: 9,

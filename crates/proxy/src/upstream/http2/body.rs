@@ -34,6 +34,8 @@ pub struct StreamBody {
     /// The client without whom nobody wants the answer.
     client: Option<Rc<Client>>,
     is_bare: bool,
+    /// Bytes of the request that were sent when that was last asked.
+    sent: u64,
     /// True while the peer has said nothing of the request.
     pub(super) is_silent: bool,
 }
@@ -71,6 +73,7 @@ impl StreamBody {
             ahead: None,
             client: None,
             is_bare: false,
+            sent: 0,
             is_silent: true,
         }
     }
@@ -139,11 +142,31 @@ impl StreamBody {
         }
     }
 
+    /// True if more of the request was sent since that was last asked.
+    pub(super) fn has_sent_more(&mut self, carrier: &mut Carrier) -> bool {
+        let sent = carrier.sent_of(self.id);
+        std::mem::replace(&mut self.sent, sent) != sent
+    }
+
+    /// Gives the stream up: the peer is told why, if it was its fault (RFC 9113 §5.4).
+    pub(super) fn give_up(&self, carrier: &mut Carrier) {
+        carrier.release(self.id);
+        carrier.flush_now();
+    }
+
     /// Takes what the inbox has of the body.
     ///
     /// # Errors
     /// The peer has broken the stream off, or HTTP's rules.
     pub fn take(&mut self, carrier: &mut Carrier) -> Result<Part, BodyError> {
+        let part = self.take_part(carrier);
+        if part.is_err() {
+            self.give_up(carrier);
+        }
+        part
+    }
+
+    fn take_part(&mut self, carrier: &mut Carrier) -> Result<Part, BodyError> {
         let came = match self.ahead.take() {
             Some(bytes) => Came::Data(bytes),
             None => self.next(carrier)?,

@@ -137,6 +137,12 @@ impl Carrier {
         }
     }
 
+    /// Bytes of a stream's head and body that were sent, without words about the connection.
+    pub(super) fn sent_of(&mut self, stream: u32) -> u64 {
+        let sent = self.engine(|engine| engine.sent_len(stream));
+        sent.flatten().unwrap_or(0)
+    }
+
     /// True if some of a request may have gone to the peer, of which so many bytes were just sent.
     pub(super) fn was_sent(&self, sent: u64) -> bool {
         match self {

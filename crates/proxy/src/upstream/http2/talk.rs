@@ -7,6 +7,8 @@
 //!    nobody keeps: no other peer is asked with the rest of it.
 //! 3. Among streams that share a connection, the peer's reason to go away is none of this one's: it
 //!    is asked again whatever that is.
+//! 4. The peer has a timeout from the last thing that was sent of the request, or came of the
+//!    answer: words about the connection keep nobody waiting.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -39,6 +41,7 @@ enum Step {
 
 impl Try<'_> {
     /// Sends the request and reads the head of the answer, both as the peer lets it; it is `now`.
+    /// INVARIANT 4.
     pub(in super::super) async fn talk_http2(
         &mut self,
         mut carrier: Carrier,
@@ -50,12 +53,13 @@ impl Try<'_> {
         let mut interim_left = MAX_INTERIM;
         loop {
             let step = std::future::poll_fn(|cx| {
-                self.poll_step_http2(cx, (&mut stream, &mut carrier), now)
+                self.poll_step_http2(cx, (&mut stream, &mut carrier), &mut now)
             })
             .await;
             now = clock::instant();
             let step = step.map_err(|mut broken| {
                 broken.is_silent &= carrier.may_be_repeated();
+                stream.give_up(&mut carrier);
                 broken
             });
             match step? {
@@ -91,12 +95,13 @@ impl Try<'_> {
         }
     }
 
-    /// Polls for the next part of the answer's head; sends what can be sent meanwhile.
+    /// Polls for the next part of the answer's head, waited for since `last`; sends what can be
+    /// sent meanwhile.
     fn poll_step_http2(
         &mut self,
         cx: &mut Context<'_>,
         (stream, carrier): (&mut StreamBody, &mut Carrier),
-        now: Instant,
+        last: &mut Instant,
     ) -> Poll<Result<Step, Broken>> {
         loop {
             self.was_sent |= carrier.was_sent(0);
@@ -104,6 +109,9 @@ impl Try<'_> {
                 return Poll::Ready(Ok(step));
             }
             let waits = self.send_http2(cx, (&mut *stream, &mut *carrier))?;
+            if stream.has_sent_more(carrier) {
+                *last = clock::instant();
+            }
             match carrier.poll_head(cx) {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(Broken::closed(stream.is_silent))),
@@ -119,7 +127,7 @@ impl Try<'_> {
                         Waits::ForNobody => policy.read_timeout,
                         Waits::ForPeer => policy.send_timeout,
                     };
-                    ready!(carrier.timer().poll_expired(cx, now + timeout));
+                    ready!(carrier.timer().poll_expired(cx, *last + timeout));
                     carrier.note_silence();
                     return Poll::Ready(Err(Broken::timed_out()));
                 }
@@ -180,8 +188,6 @@ impl Try<'_> {
                     return Err(Broken::invalid(&words::of_fault(fault)));
                 }
                 Event::Failed(fault) => {
-                    // The peer is told why.
-                    carrier.flush_now();
                     let mut broken = Broken::invalid(&words::of_fault(fault));
                     // It may be another stream's.
                     broken.is_silent = carrier.is_shared() && stream.is_silent;

@@ -135,7 +135,7 @@ impl Connection {
     fn handle_settings(&mut self, payload: &[u8], now: Duration) -> Result<(), Fault> {
         self.spend_control(Flood::Settings, now)?;
         let before = self.peer.initial_window;
-        self.peer.read(payload)?;
+        self.peer.read(payload, self.role)?;
         self.encoder
             .set_max_size(self.peer.header_table_size as usize);
         let difference = i64::from(self.peer.initial_window) - i64::from(before);
