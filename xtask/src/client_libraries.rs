@@ -29,7 +29,7 @@ pub(crate) fn ensure(may_install: MayInstall) {
     for (name, is_there, has_tool, install) in [
         (
             "clients in Go",
-            tools().join("bin/web").is_file(),
+            has_go(),
             packages::runs("go", &["version"]),
             build_go as fn() -> bool,
         ),
@@ -49,6 +49,16 @@ pub(crate) fn ensure(may_install: MayInstall) {
         };
         println!("{name}: {reason}; what needs them is skipped");
     }
+}
+
+/// True if every folder of sources has its program.
+fn has_go() -> bool {
+    let bin = tools().join("bin");
+    let folders = fs::read_dir(sources().join("go"));
+    folders.is_ok_and(|folders| {
+        let mut folders = folders.flatten().filter(|it| it.path().is_dir());
+        folders.all(|it| bin.join(it.file_name()).is_file())
+    })
 }
 
 /// True if the programs were built.

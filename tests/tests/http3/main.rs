@@ -11,6 +11,7 @@ use millpond_testkit::{Answer, Framing, Gate, LogCheck, Origin, offset_bytes};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinSet;
 
+mod clients;
 mod early;
 mod floods;
 mod kit;
