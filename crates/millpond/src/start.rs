@@ -19,6 +19,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use millpond_proxy::cache::zones;
+use millpond_proxy::cache::zones::Registry;
 use millpond_proxy::descriptors::segment_files;
 use millpond_proxy::settings::Conf;
 use millpond_proxy::stats::ledger;
@@ -174,7 +175,7 @@ fn serve(
     if let Some(message) = descriptors::shortage(server.conf(), count) {
         error::process(Level::Warn, format_args!("{message}"));
     }
-    let zones = &server.shared().zones;
+    let zones = &Registry::of(server.shared());
     zones.limit_open_files(segment_files(count));
     server.shared().descriptors.set(count);
     RESERVE.hold(count);

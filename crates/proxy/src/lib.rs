@@ -38,4 +38,5 @@ pub mod tls;
 pub mod trace;
 pub mod upstream;
 pub mod var;
+mod visit;
 pub mod worker;

@@ -23,6 +23,7 @@ pub mod responses;
 pub mod site;
 pub mod site_info;
 pub mod site_names;
+pub mod site_numbers;
 pub mod status_zone;
 pub mod times;
 

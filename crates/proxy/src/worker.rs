@@ -9,6 +9,9 @@
 //! 2. A closing generation accepts nothing and keeps no connection alive after its current request.
 
 pub(crate) mod guests;
+pub(crate) mod head_block;
+pub(crate) mod parts;
+pub(crate) mod receive_buffer;
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
@@ -20,17 +23,11 @@ use std::task::Waker;
 use bytes::BytesMut;
 use millpond_acme::Tender;
 use millpond_system::clock;
-use millpond_system::quota::{self, Quota, ROUNDS, Seat, Shortage, Side};
+use millpond_system::quota::{self, Quota, ROUNDS, Seat, Shortage, Side, Waiting};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use crate::cache::site::{self, SiteNumbers};
-use crate::cache::zones::Registry;
 use crate::descriptors;
-use crate::downstream::connection::Connection;
-use crate::downstream::quic::{Directory, Endpoints};
-use crate::handler::hash_places::HashPlaces;
-use crate::handler::open_file::OpenFiles;
 use crate::settings::Conf;
 use crate::stats::CacheCounters;
 use crate::stats::attempts::Attempts;
@@ -43,12 +40,13 @@ use crate::stats::place::{Places, TakenPlace};
 use crate::stats::resets::Resets;
 use crate::stats::site::Sites;
 use crate::stats::site_info::SiteInfo;
+use crate::stats::site_numbers::SiteNumbers;
 use crate::stats::status_zone::StatusZones;
 use crate::stats::times::Times;
-use crate::upstream::keepalive::IdlePeers;
-use crate::upstream::receive_buffer::ReceiveBuffers;
-use crate::upstream::request::HeadBlock;
 use guests::Guests;
+use head_block::HeadBlock;
+use parts::{Part, Parts};
+use receive_buffer::ReceiveBuffers;
 
 /// The state that all workers of the process share.
 #[derive(Debug, Default)]
@@ -67,10 +65,6 @@ pub struct Shared {
     pub resets: Resets,
     /// Requests that the API answers beside the workers.
     pub api_places: Arc<AtomicUsize>,
-    /// The places of those who may hash a password now.
-    pub hash_places: HashPlaces,
-    /// Open cache zones.
-    pub zones: Registry,
     /// Answers by cache status.
     pub cache: CacheCounters,
     /// Answers of each cache zone.
@@ -89,23 +83,10 @@ pub struct Shared {
     pub places: Places,
     /// The URLs that were asked for and were not there.
     pub missing: MissingUrls,
-    /// State of the crates above.
+    /// State of the modules and crates above.
     pub guests: Guests,
     /// The thread that orders certificates.
     pub tender: Tender,
-    /// The endpoints of all workers.
-    pub quic: Directory,
-}
-
-impl Shared {
-    /// Reads what a configuration says of sites, and gives those that it names their numbers.
-    pub fn expect_sites(&self, conf: &Conf) {
-        self.site_info.read(conf);
-        let mut names = site::written(conf);
-        names.extend(self.site_info.names());
-        self.zones.expect_sites(&names);
-        self.sites.expect(names);
-    }
 }
 
 /// The count of descriptors that the process may have, once that is known.
@@ -211,8 +192,6 @@ pub struct Worker {
     current: RefCell<rc::Weak<Generation>>,
     /// Numbers of the sites that the worker has met.
     pub site_numbers: SiteNumbers,
-    /// Idle connections to upstream peers.
-    pub idle_peers: IdlePeers,
     /// The memory in which the heads of requests to upstreams are written.
     pub upstream_heads: HeadBlock,
     /// The memory in which the first bytes of requests arrive, for all connections: one that waits
@@ -220,8 +199,8 @@ pub struct Worker {
     pub arrivals: RefCell<BytesMut>,
     /// The buffers that large bodies of upstreams are received into.
     pub receive_buffers: ReceiveBuffers,
-    /// The endpoints of QUIC.
-    pub quic: Endpoints,
+    /// State of the modules above.
+    parts: Parts,
 }
 
 impl Worker {
@@ -234,16 +213,20 @@ impl Worker {
             quota: Rc::default(),
             current: RefCell::default(),
             site_numbers: SiteNumbers::default(),
-            idle_peers: IdlePeers::default(),
             upstream_heads: HeadBlock::default(),
             arrivals: RefCell::default(),
             receive_buffers: ReceiveBuffers::default(),
-            quic: Endpoints::default(),
+            parts: Parts::default(),
         }
     }
 }
 
 impl Worker {
+    /// The state that a module above keeps for the worker.
+    pub(crate) fn of<T: Part>(&self) -> &T {
+        self.parts.of()
+    }
+
     /// A place for a connection, after idle ones were closed for it if need be.
     pub async fn seat(&self, side: Side) -> Option<Seat> {
         if self.quota.is_tight() {
@@ -282,7 +265,7 @@ impl Worker {
     fn close_idle(&self, why: Shortage) -> bool {
         let generation = self.current.borrow().upgrade();
         let clients = generation.map_or(0, |it| it.close_waiting());
-        let closed = clients > 0 || self.idle_peers.close_oldest();
+        let closed = clients > 0 || self.parts.make_room();
         if closed {
             self.quota.tell(why, clock::instant());
         }
@@ -318,8 +301,8 @@ pub struct Generation {
     pub conf: Rc<LocalConf>,
     /// The `stream` block of the configuration.
     pub stream: Option<Rc<LocalConf>>,
-    /// Files that stay open for the next request.
-    pub open_files: OpenFiles,
+    /// State of the modules above.
+    parts: Parts,
     closing: Cell<bool>,
     connections: RefCell<Vec<Slot>>,
     free: RefCell<Vec<usize>>,
@@ -327,13 +310,25 @@ pub struct Generation {
     drained: Notify,
 }
 
+/// A client's connection as its worker sees it.
+pub trait Displaced {
+    /// The state of its task.
+    fn waiting(&self) -> Waiting;
+
+    /// True when it is to be closed already, to make room for another.
+    fn is_displaced(&self) -> bool;
+
+    /// Has it be closed.
+    fn displace(&self);
+}
+
 /// The record of a connection or background task.
 #[derive(Default)]
 struct Slot {
     /// Wakes the connection or task to see that the generation closes, or that room is to be made.
     waker: Option<Waker>,
-    /// The connection, if the slot is a client's.
-    down: rc::Weak<Connection>,
+    /// The connection, if the slot is of a client.
+    client: Option<rc::Weak<dyn Displaced>>,
     /// Ends the task.
     task: Option<AbortHandle>,
 }
@@ -353,7 +348,7 @@ impl Generation {
             worker,
             stream: conf.stream.clone().map(LocalConf::new),
             conf: LocalConf::new(conf),
-            open_files: OpenFiles::default(),
+            parts: Parts::default(),
             closing: Cell::new(false),
             connections: RefCell::default(),
             free: RefCell::default(),
@@ -375,6 +370,11 @@ impl Generation {
             slot,
             is_registered: Cell::new(false),
         }
+    }
+
+    /// The state that a module above keeps for the generation.
+    pub(crate) fn of<T: Part>(&self) -> &T {
+        self.parts.of()
     }
 
     /// True when connections must not be kept alive.
@@ -404,18 +404,16 @@ impl Generation {
     fn close_waiting(&self) -> usize {
         let connections = self.connections.borrow();
         let waiting = |slot: &Slot| {
-            let down = slot
-                .down
-                .upgrade()
-                .filter(|down| !down.is_displaced.get())?;
+            let client = slot.client.as_ref()?.upgrade();
+            let client = client.filter(|client| !client.is_displaced())?;
             let waker = slot.waker.clone()?;
-            Some((down.waiting.get(), (down, waker)))
+            Some((client.waiting(), (client, waker)))
         };
         let chosen = quota::order(connections.iter().filter_map(waiting).collect());
         drop(connections);
         let count = chosen.len();
-        for (down, waker) in chosen {
-            down.is_displaced.set(true);
+        for (client, waker) in chosen {
+            client.displace();
             waker.wake();
         }
         count
@@ -427,17 +425,21 @@ impl Generation {
     }
 
     /// Makes the task of a registration one that [`Generation::drop_all`] ends.
-    pub fn adopt(&self, slot: usize, (task, down): (AbortHandle, rc::Weak<Connection>)) {
+    pub fn adopt(
+        &self,
+        slot: usize,
+        (task, client): (AbortHandle, rc::Weak<impl Displaced + 'static>),
+    ) {
         if let Some(slot) = self.connections.borrow_mut().get_mut(slot) {
             slot.task = Some(task);
-            slot.down = down;
+            slot.client = Some(client);
         }
     }
 
     /// Puts another connection of a task in the place of the one that it was adopted with.
-    pub fn rename(&self, slot: usize, down: rc::Weak<Connection>) {
+    pub fn rename(&self, slot: usize, client: rc::Weak<impl Displaced + 'static>) {
         if let Some(slot) = self.connections.borrow_mut().get_mut(slot) {
-            slot.down = down;
+            slot.client = Some(client);
         }
     }
 

@@ -36,6 +36,8 @@ use std::time::Duration;
 use millpond_fleet::Fleets;
 use millpond_otlp::Exporters;
 use millpond_otlp::exporter::FLUSH_MAX;
+use millpond_proxy::cache::site;
+use millpond_proxy::cache::zones::Registry;
 use millpond_proxy::cache::{fleet, sweep, zones};
 use millpond_proxy::downstream::quic::Directory;
 use millpond_proxy::handler::limit_zone;
@@ -262,10 +264,10 @@ impl Server {
         }
         if let Some(conf) = Arc::get_mut(&mut self.conf) {
             let shared = &self.shared;
-            let opened = shared.zones.open(conf, &shared.sites);
+            let opened = Registry::of(shared).open(conf, &shared.sites);
             opened.map_err(StartError::Zone)?;
-            shared.expect_sites(conf);
-            let disks = shared.zones.disks();
+            site::expect(shared, conf);
+            let disks = Box::new(Registry::of(shared).disks());
             shared.ledger.keep(conf, &shared.sites, disks);
         }
         millpond_acme::load(&self.conf.parts.of::<Orders>().plan());
@@ -357,7 +359,7 @@ impl Server {
         let exporters: Arc<Exporters> = self.shared.guests.of();
         exporters.finish(FLUSH_MAX);
         let patience = sweep::CLOSE_PATIENCE;
-        self.shared.zones.close(&self.shared.sites, patience);
+        Registry::of(&self.shared).close(&self.shared.sites, patience);
         self.shared.ledger.close();
         error::process(Level::Notice, format_args!("exit"));
         file::drain_all(LOGS_WAIT);
@@ -370,7 +372,7 @@ impl Server {
         let bindings = conf.sockets();
         let opened = self.sockets.open(&bindings, count);
         let opened = opened.map_err(|errors| Vec::from_iter(errors.into_iter().map(Into::into)))?;
-        let zones = self.shared.zones.open(&mut conf, &self.shared.sites);
+        let zones = Registry::of(&self.shared).open(&mut conf, &self.shared.sites);
         zones.map_err(|error| vec![StartError::Zone(error)])?;
         if let Err(error) = self.grow(count) {
             let message = format_args!("starting a worker failed ({})", error::os_error(&error));
@@ -384,8 +386,8 @@ impl Server {
         if let (Some(stream), Some(older)) = (&conf.stream, &self.conf.stream) {
             stream.parts.of::<Groups>().inherit(older.parts.of());
         }
-        self.shared.expect_sites(&conf);
-        let disks = self.shared.zones.disks();
+        site::expect(&self.shared, &conf);
+        let disks = Box::new(Registry::of(&self.shared).disks());
         self.shared.ledger.keep(&conf, &self.shared.sites, disks);
         self.conf = Arc::new(conf);
         self.follow_fleets();
@@ -544,7 +546,7 @@ impl Server {
         self.shared.guests.of::<Fleets>().stop();
         self.control.pause();
         self.stop_notes();
-        self.shared.zones.lend();
+        Registry::of(&self.shared).lend();
         if let Some(successor) = &mut self.successor {
             successor.give_store();
         }
@@ -566,7 +568,7 @@ impl Server {
         self.successor = None;
         self.accepts_beside = false;
         put_back(&mut process.pid_file);
-        for failure in self.shared.zones.take_back() {
+        for failure in Registry::of(&self.shared).take_back() {
             error::process(Level::Alert, format_args!("{failure}"));
         }
         self.follow_fleets();

@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use millpond_cache::zone::{CacheZone, ZonePath};
 use millpond_store::{DiskState, DiskUsage};
 
+use crate::stats::ledger::Disks;
+
 /// Zones that are open, by their folders.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Open(Arc<Mutex<HashMap<PathBuf, OpenZone>>>);
@@ -19,18 +21,18 @@ pub(super) struct Open(Arc<Mutex<HashMap<PathBuf, OpenZone>>>);
 #[derive(Clone, Debug, Default)]
 pub struct ZoneDisks(pub(super) Open);
 
-impl ZoneDisks {
-    /// The folders of all of them.
-    pub fn paths(&self) -> Vec<PathBuf> {
+impl Disks for ZoneDisks {
+    fn paths(&self) -> Vec<PathBuf> {
         self.usages().map(|disk| disk.path).collect()
     }
 
-    /// The folders of those that are given up.
-    pub fn failed(&self) -> HashSet<PathBuf> {
+    fn failed(&self) -> HashSet<PathBuf> {
         let failed = self.usages().filter(|disk| disk.state == DiskState::Failed);
         failed.map(|disk| disk.path).collect()
     }
+}
 
+impl ZoneDisks {
     fn usages(&self) -> impl Iterator<Item = DiskUsage> + use<> {
         let zones = self.0.all().into_iter();
         zones.flat_map(|(_, zone)| zone.store.disks())

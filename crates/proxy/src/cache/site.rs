@@ -3,25 +3,26 @@
 //! It is evaluated where it is asked for: a request that goes on inside the server may belong to
 //! another site there.
 
-use std::cell::RefCell;
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use hashbrown::HashMap;
 use millpond_cache::site::clean;
 use millpond_conf::{OffOr, Template};
 
+use crate::cache::zones::Registry;
 use crate::request::Request;
 use crate::request::scratch::with_scratch;
 use crate::scope::parts::{Part, Place};
 use crate::settings::Conf;
 use crate::settings::names::ServerName;
-use crate::stats::site::{Counting, SITES_MAX, SiteId};
+use crate::stats::site::{Counting, SiteId};
 use crate::stats::site_names::Claim;
+use crate::stats::site_numbers::{UNNAMED, named};
 use crate::var::ComposedVariable;
+use crate::worker::Shared;
 
 /// The variables of this file.
 pub const VARIABLES: &[ComposedVariable] = &[ComposedVariable {
@@ -83,9 +84,18 @@ pub fn counted(req: &mut Request) -> Option<Bytes> {
     })
 }
 
+/// Reads what a configuration says of sites, and gives those that it names their numbers.
+pub fn expect(shared: &Shared, conf: &Conf) {
+    shared.site_info.read(conf);
+    let mut names = written(conf);
+    names.extend(shared.site_info.names());
+    Registry::of(shared).expect_sites(&names);
+    shared.sites.expect(names);
+}
+
 /// The names of sites that a configuration says: those of servers, as far as they are names and not
 /// patterns that any number of names fit.
-pub fn written(conf: &Conf) -> HashSet<Bytes> {
+fn written(conf: &Conf) -> HashSet<Bytes> {
     let listens = conf.bindings.iter().flat_map(|binding| &binding.listens);
     let servers = listens.flat_map(|listen| listen.names.servers());
     let mut names = HashSet::from([Bytes::from_static(UNNAMED)]);
@@ -186,47 +196,3 @@ impl SiteMemo {
 impl Part for SiteMemo {
     const PLACE: Place = Place::SiteMemo;
 }
-
-/// The numbers of names that a worker has met in a turn, as `cache_site` gives them: asked for
-/// without meeting another worker.
-#[derive(Debug, Default)]
-pub struct SiteNumbers(RefCell<Met>);
-
-#[derive(Debug, Default)]
-struct Met {
-    turn: usize,
-    numbers: HashMap<Bytes, SiteId>,
-}
-
-impl SiteNumbers {
-    fn of(&self, counting: &Counting<'_>, name: &[u8], claim: Claim) -> SiteId {
-        let mut met = self.0.borrow_mut();
-        if met.turn != counting.turn() {
-            met.turn = counting.turn();
-            met.numbers.clear();
-        }
-        if let Some(number) = met.numbers.get(name) {
-            return *number;
-        }
-        // Names that mean the same are several here; forgetting them costs a look-up each.
-        if met.numbers.len() >= NUMBERS_MAX {
-            met.numbers.clear();
-        }
-        let number = counting.id(named(&clean(name)), claim);
-        // One that has none may have one next time. The name may be a part of something long.
-        if !number.is_excess() {
-            met.numbers.insert(Bytes::copy_from_slice(name), number);
-        }
-        number
-    }
-}
-
-/// The name under which a site is counted.
-fn named(name: &[u8]) -> &[u8] {
-    if name.is_empty() { UNNAMED } else { name }
-}
-
-/// Names whose numbers a worker remembers (arbitrary: more than there are numbers).
-const NUMBERS_MAX: usize = 2 * SITES_MAX;
-/// Name under which requests and entries without a name are counted.
-pub const UNNAMED: &[u8] = b"-";

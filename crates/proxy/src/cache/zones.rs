@@ -44,6 +44,7 @@ use crate::settings::level::Closing;
 use crate::settings::location::LocationSettings;
 use crate::settings::{Conf, Location};
 use crate::stats::site::Sites;
+use crate::worker::Shared;
 
 /// Number of times that opening a folder is tried that somebody is about to let go, and the pause
 /// between two tries: together two and a half seconds, as for addresses.
@@ -386,6 +387,11 @@ pub struct Registry {
 }
 
 impl Registry {
+    /// The zones of a process.
+    pub fn of(shared: &Shared) -> Arc<Self> {
+        shared.guests.of()
+    }
+
     /// Opens the zones that a configuration declares, or finds them open; the error says which and
     /// why, and then no zone has changed.
     ///

@@ -15,7 +15,7 @@ use super::proxy_protocol::Told;
 use crate::settings::Server;
 use crate::settings::listen::Listen;
 use crate::tls::agreed::Agreed;
-use crate::worker::Generation;
+use crate::worker::{Displaced, Generation};
 
 /// A client's connection.
 pub struct Connection {
@@ -41,6 +41,20 @@ pub struct Connection {
     pub is_displaced: Cell<bool>,
     /// The worker and configuration that serve it.
     pub generation: Rc<Generation>,
+}
+
+impl Displaced for Connection {
+    fn waiting(&self) -> Waiting {
+        self.waiting.get()
+    }
+
+    fn is_displaced(&self) -> bool {
+        self.is_displaced.get()
+    }
+
+    fn displace(&self) {
+        self.is_displaced.set(true);
+    }
 }
 
 impl Connection {

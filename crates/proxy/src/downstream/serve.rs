@@ -25,7 +25,7 @@ use crate::request::{self, Place, Request};
 use crate::response::Response;
 use crate::route::{name, target};
 use crate::settings::listen::Listen;
-use crate::stats::status_zone::{self, Visit};
+use crate::visit::{self, Visit};
 use millpond_system::clock::Instant;
 use millpond_system::log::error::Level;
 use millpond_wire::http1::request::{self as request_head, RequestHead};
@@ -269,7 +269,7 @@ fn begin<'a>(
 fn conclude(req: &mut Request, sent: &Result<(), SendError>, visit: Option<Visit>) {
     crate::otel::server::end(req);
     crate::log::access::write(req);
-    status_zone::ended(req, visit);
+    visit::ended(req, visit);
     if let Err(error) = sent
         && is_for_reset(req, error)
     {
@@ -289,7 +289,7 @@ pub(super) fn record_broken(client: Rc<Client>, listen: &Listen, came: Came, gon
     let visit = Visit::begin(req);
     crate::log::request_error::refused(req, &gone.to_string());
     crate::log::access::write(req);
-    status_zone::ended(req, visit);
+    visit::ended(req, visit);
     if let ClientGone::TimedOut = gone {
         reset(req);
     }

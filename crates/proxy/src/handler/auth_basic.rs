@@ -26,6 +26,7 @@ use millpond_wire::header::Known;
 
 use super::password;
 use crate::failure::Failure;
+use crate::handler::hash_places::HashPlaces;
 use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::request::Request;
@@ -136,7 +137,7 @@ pub(crate) async fn check(req: &mut Request) -> Result<Checked, Failure> {
     let path = path(req, file);
     let job_path = path.clone();
     // INVARIANT 1.
-    let Some(place) = req.worker().shared.hash_places.enter().await else {
+    let Some(place) = req.worker().shared.guests.of::<HashPlaces>().enter().await else {
         let message = "too many passwords are waiting to be checked";
         request_error::write(req, Level::Error, format_args!("{message}"));
         return Err(Failure::Status(503));

@@ -22,14 +22,14 @@ pub(crate) const QUEUE_MAX: usize = 256;
 
 /// The places of a process.
 #[derive(Debug)]
-pub struct HashPlaces {
+pub(crate) struct HashPlaces {
     free: Arc<Semaphore>,
     waiting: AtomicUsize,
 }
 
 /// The right to hash one password.
 #[derive(Debug)]
-pub struct Place(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
+pub(crate) struct Place(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
 
 impl Default for HashPlaces {
     fn default() -> Self {
@@ -56,7 +56,7 @@ impl HashPlaces {
     }
 
     /// A place, once there is one; none if too many wait for one.
-    pub async fn enter(&self) -> Option<Place> {
+    pub(crate) async fn enter(&self) -> Option<Place> {
         if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
             return Some(Place(permit));
         }

@@ -40,6 +40,9 @@ use crate::failure::Failure;
 use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::request::Request;
+use crate::worker::parts::Kept;
+use crate::worker::parts::Part;
+use crate::worker::parts::Place;
 
 /// Files that one request may close because nobody asked for them (nginx: 2).
 const EXPIRED_AT_ONCE: usize = 2;
@@ -158,7 +161,7 @@ pub(crate) fn open(req: &mut Request, path: &[u8]) -> Result<OpenFile, PathError
     match policy.cache {
         CacheRule::Off => way.open(),
         CacheRule::On { id, .. } => {
-            let mut caches = req.generation().open_files.0.borrow_mut();
+            let mut caches = req.generation().of::<OpenFiles>().0.borrow_mut();
             let cache = caches.entry(id).or_default();
             cache.open(way, policy, clock::instant())
         }
@@ -170,7 +173,7 @@ pub(crate) fn test(req: &mut Request, path: &[u8]) -> Result<Kind, PathError> {
     let way = Way::of(req, path);
     let policy = &req.location.settings.of::<HandlerSettings>().open_file;
     if let CacheRule::On { id, .. } = policy.cache {
-        let caches = req.generation().open_files.0.borrow();
+        let caches = req.generation().of::<OpenFiles>().0.borrow();
         let now = clock::instant();
         let fresh = caches
             .get(&id)
@@ -256,7 +259,13 @@ fn kind(stat: &Stat) -> Kind {
 
 /// The caches of a configuration on a worker, by their numbers.
 #[derive(Debug, Default)]
-pub struct OpenFiles(RefCell<HashMap<u64, FileCache>>);
+pub(crate) struct OpenFiles(RefCell<HashMap<u64, FileCache>>);
+
+impl Kept for OpenFiles {}
+
+impl Part for OpenFiles {
+    const PLACE: Place = Place::Files;
+}
 
 /// Files that stay open.
 #[derive(Debug, Default)]

@@ -24,6 +24,8 @@
 //! 4. While a disk of a cache on the same file system is given up, the file is closed, so that the
 //!    file system can be unmounted. What is counted meanwhile is written when the disk is back.
 
+use std::collections::HashSet;
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -42,7 +44,6 @@ use rustix::fs::FlockOperation;
 use super::place::{Place, SHARDS};
 use super::site::{CELLS, SITES_MAX, Sites};
 use super::site_names::Claim;
-use crate::cache::open_zones::ZoneDisks;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
 use crate::settings::Conf;
@@ -96,6 +97,15 @@ fn cache_site_counters(builder: &mut Builder, statement: &Statement, _draft: &mu
     builder.of::<Declared>().site_counters = Some(place);
 }
 
+/// The disks that a ledger may stand beside, now and later, and how they are.
+pub trait Disks: fmt::Debug + Send + Sync {
+    /// The folders of all of them.
+    fn paths(&self) -> Vec<PathBuf>;
+
+    /// The folders of those that are given up.
+    fn failed(&self) -> HashSet<PathBuf>;
+}
+
 /// The ledger of a process.
 #[derive(Debug, Default)]
 pub struct LedgerKeeper(Mutex<Option<Ledger>>);
@@ -103,7 +113,7 @@ pub struct LedgerKeeper(Mutex<Option<Ledger>>);
 impl LedgerKeeper {
     /// Keeps the counters where a configuration says, unless they are kept already; beside disks
     /// that may be given up.
-    pub fn keep(&self, conf: &Conf, sites: &Arc<Sites>, disks: ZoneDisks) {
+    pub fn keep(&self, conf: &Conf, sites: &Arc<Sites>, disks: Box<dyn Disks>) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(path) = place(conf).filter(|_| kept.is_none()) else {
             return;
@@ -145,7 +155,7 @@ pub struct Ledger {
 impl Ledger {
     /// Reads the file, or makes it, and begins to keep it. Its rows are in `sites` when this
     /// returns, unless another process has it.
-    pub fn keep(path: PathBuf, sites: Arc<Sites>, disks: ZoneDisks) -> io::Result<Self> {
+    pub fn keep(path: PathBuf, sites: Arc<Sites>, disks: Box<dyn Disks>) -> io::Result<Self> {
         let must_stop = Arc::new(AtomicBool::new(false));
         let mut keeper = Keeper {
             path,
@@ -187,7 +197,7 @@ impl Drop for Ledger {
 struct Keeper {
     path: PathBuf,
     sites: Arc<Sites>,
-    disks: ZoneDisks,
+    disks: Box<dyn Disks>,
     /// Disks on the file system that the file was on when it was opened last.
     beside: Vec<PathBuf>,
     file: Option<File>,
@@ -549,6 +559,23 @@ mod tests {
     use crate::stats::Label;
     use crate::stats::site::Answered;
 
+    #[derive(Debug)]
+    struct NoDisks;
+
+    impl Disks for NoDisks {
+        fn paths(&self) -> Vec<PathBuf> {
+            Vec::new()
+        }
+
+        fn failed(&self) -> HashSet<PathBuf> {
+            HashSet::new()
+        }
+    }
+
+    fn no_disks() -> Box<dyn Disks> {
+        Box::new(NoDisks)
+    }
+
     fn count(sites: &Sites, worker: usize, name: &[u8], bytes: u64) {
         let answer = Answered {
             label: Label::of(Some("HIT")),
@@ -574,8 +601,7 @@ mod tests {
         let path = dir.path().join("z.sites");
         for round in 1..=3 {
             let sites = Arc::new(Sites::default());
-            let ledger =
-                Ledger::keep(path.clone(), Arc::clone(&sites), ZoneDisks::default()).unwrap();
+            let ledger = Ledger::keep(path.clone(), Arc::clone(&sites), no_disks()).unwrap();
             for number in 0..200 {
                 // In another order each time.
                 let number = (number * round) % 211;
@@ -587,7 +613,7 @@ mod tests {
             drop(ledger);
         }
         let sites = Arc::new(Sites::default());
-        let _ledger = Ledger::keep(path, Arc::clone(&sites), ZoneDisks::default()).unwrap();
+        let _ledger = Ledger::keep(path, Arc::clone(&sites), no_disks()).unwrap();
         assert_eq!(bytes(&sites, b"one"), 30);
         let all: u64 = sites
             .snapshot()
@@ -604,7 +630,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("z.sites");
         let before = Arc::new(Sites::default());
-        let ledger = Ledger::keep(path.clone(), Arc::clone(&before), ZoneDisks::default()).unwrap();
+        let ledger = Ledger::keep(path.clone(), Arc::clone(&before), no_disks()).unwrap();
         count(&before, 0, b"a", 7);
         drop(ledger);
         let in_the_way = with_ending(&path, ".new");
@@ -612,7 +638,7 @@ mod tests {
         let mut keeper = Keeper {
             path,
             sites: Arc::default(),
-            disks: ZoneDisks::default(),
+            disks: no_disks(),
             beside: Vec::new(),
             file: None,
             has_rows: false,
@@ -635,8 +661,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("z.sites");
         let (old, new) = (Arc::new(Sites::default()), Arc::new(Sites::default()));
-        let first = Ledger::keep(path.clone(), Arc::clone(&old), ZoneDisks::default()).unwrap();
-        let second = Ledger::keep(path.clone(), Arc::clone(&new), ZoneDisks::default()).unwrap();
+        let first = Ledger::keep(path.clone(), Arc::clone(&old), no_disks()).unwrap();
+        let second = Ledger::keep(path.clone(), Arc::clone(&new), no_disks()).unwrap();
         count(&new, 0, b"b", 1);
         count(&old, 0, b"a", 2);
         count(&old, 0, b"b", 4);
@@ -646,7 +672,7 @@ mod tests {
         }
         drop(second);
         let sites = Arc::new(Sites::default());
-        let _ledger = Ledger::keep(path, Arc::clone(&sites), ZoneDisks::default()).unwrap();
+        let _ledger = Ledger::keep(path, Arc::clone(&sites), no_disks()).unwrap();
         assert_eq!((bytes(&sites, b"a"), bytes(&sites, b"b")), (2, 5));
     }
 
@@ -657,7 +683,7 @@ mod tests {
         for content in [&b""[..], b"mp-sites", &[0xff; 10_000]] {
             std::fs::write(&path, content).unwrap();
             let sites = Arc::new(Sites::default());
-            drop(Ledger::keep(path.clone(), sites, ZoneDisks::default()).unwrap());
+            drop(Ledger::keep(path.clone(), sites, no_disks()).unwrap());
             let aside = std::fs::read(with_ending(&path, ".set-aside")).unwrap();
             assert_eq!(aside, content);
         }
@@ -667,7 +693,7 @@ mod tests {
     fn a_file_that_cannot_be_written_costs_nothing_else() {
         let path = Path::new("/proc/nowhere/z.sites").to_path_buf();
         let sites = Arc::new(Sites::default());
-        let ledger = Ledger::keep(path, Arc::clone(&sites), ZoneDisks::default()).unwrap();
+        let ledger = Ledger::keep(path, Arc::clone(&sites), no_disks()).unwrap();
         count(&sites, 0, b"a", 1);
         assert_eq!(bytes(&sites, b"a"), 1);
         drop(ledger);

@@ -1,10 +1,5 @@
 //! `status_zone`: what is counted of the requests of a server or a location.
 //!
-//! ```text
-//! server is known ─► Visit (its request is counted) ─► logged: status and bytes
-//!                                    └─ dropped before that: discarded
-//! ```
-//!
 //! A request belongs to the zone of its server, and to that of the location where it ended. Zones
 //! of servers and of locations are two kinds: the same name may stand for one of each.
 //!
@@ -14,7 +9,6 @@
 //! 2. Where no zone is named nothing is counted.
 //! 3. A name keeps its counters over reloads.
 
-use std::rc::Rc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,11 +17,9 @@ use millpond_conf::{Contexts, Statement};
 
 use super::responses::{ResponseCells, ResponseCount};
 use crate::counters::{NAMES_MAX, Number, Table};
-use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
 use crate::scope::parts::{Part, Place};
-use crate::worker::Worker;
 
 /// The row.
 pub const ROWS: &[Row] = &[Row {
@@ -126,7 +118,8 @@ impl StatusZone {
         }
     }
 
-    fn number(&self, zones: &Table<ZoneRow>) -> Number {
+    /// The number of the zone in a table.
+    pub(crate) fn number(&self, zones: &Table<ZoneRow>) -> Number {
         *self.number.get_or_init(|| zones.number(&self.name))
     }
 }
@@ -134,8 +127,8 @@ impl StatusZone {
 /// The counters of all zones.
 #[derive(Debug, Default)]
 pub struct StatusZones {
-    servers: Table<ZoneRow>,
-    locations: Table<ZoneRow>,
+    pub(crate) servers: Table<ZoneRow>,
+    pub(crate) locations: Table<ZoneRow>,
 }
 
 /// Counters of one worker for one zone.
@@ -150,16 +143,24 @@ pub struct ZoneRow {
 }
 
 impl ZoneRow {
-    fn ended(&self, req: &Request) {
-        let sent = req.sent.head_bytes + req.sent.body_bytes;
-        let received = req.client.request_bytes.get();
+    /// Counts a request that begins, or that is known only when it ends.
+    pub(crate) fn begin(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request that ended without an answer.
+    pub(crate) fn discard(&self) {
+        self.discarded.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request that has ended with this status, and its bytes.
+    pub(crate) fn end(&self, status: u16, received: u64, sent: u64) {
         self.received.fetch_add(received, Ordering::Relaxed);
         self.sent.fetch_add(sent, Ordering::Relaxed);
-        match sent {
-            0 => {
-                self.discarded.fetch_add(1, Ordering::Relaxed);
-            }
-            _ => self.responses.record(req.sent.status),
+        if sent == 0 {
+            self.discard();
+        } else {
+            self.responses.record(status);
         }
     }
 }
@@ -220,69 +221,6 @@ impl StatusZones {
     /// Counts of a location's zone.
     pub fn location(&self, name: &[u8]) -> ZoneCount {
         ZoneCount::sum(self.locations.rows(name))
-    }
-}
-
-/// A request of a server that has a zone; it is discarded if this is dropped.
-pub struct Visit {
-    worker: Rc<Worker>,
-    number: Number,
-    has_ended: bool,
-}
-
-impl Visit {
-    /// A request begins whose server is known.
-    pub fn begin(req: &Request) -> Option<Self> {
-        let zone = req.server.parts.get::<StatusZone>()?;
-        let worker = Rc::clone(req.worker());
-        let visit = Visit {
-            number: zone.number(&worker.shared.status_zones.servers),
-            worker,
-            has_ended: false,
-        };
-        if let Some(row) = visit.row() {
-            row.requests.fetch_add(1, Ordering::Relaxed);
-        }
-        Some(visit)
-    }
-
-    fn row(&self) -> Option<&ZoneRow> {
-        let zones = &self.worker.shared.status_zones;
-        zones.servers.row(self.worker.index, self.number)
-    }
-
-    /// The request was answered as far as it will be.
-    fn end(mut self, req: &Request) {
-        self.has_ended = true;
-        if let Some(row) = self.row() {
-            row.ended(req);
-        }
-    }
-}
-
-impl Drop for Visit {
-    fn drop(&mut self) {
-        if self.has_ended {
-            return;
-        }
-        if let Some(row) = self.row() {
-            row.discarded.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-/// A client's request has ended, and was logged.
-pub fn ended(req: &Request, visit: Option<Visit>) {
-    if let Some(zone) = req.location.parts.get::<StatusZone>() {
-        let worker = req.worker();
-        let zones = &worker.shared.status_zones.locations;
-        if let Some(row) = zones.row(worker.index, zone.number(zones)) {
-            row.requests.fetch_add(1, Ordering::Relaxed);
-            row.ended(req);
-        }
-    }
-    if let Some(visit) = visit {
-        visit.end(req);
     }
 }
 

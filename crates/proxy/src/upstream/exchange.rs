@@ -59,6 +59,7 @@ use crate::request::Request;
 use crate::settings::location::LocationSettings;
 use crate::trace::{Attempt, UpstreamTrace};
 use crate::upstream::by_rfc;
+use crate::upstream::keepalive::IdlePeers;
 use crate::upstream::settings::UpstreamSettings;
 
 /// Limits of an exchange: the time that a peer may be silent, and the size of its head.
@@ -464,7 +465,7 @@ impl Try<'_> {
         if self.is_on_line() {
             return Box::pin(self.ask_on_line(source)).await;
         }
-        let idle = self.req.worker().idle_peers.take(
+        let idle = self.req.worker().of::<IdlePeers>().take(
             (self.group, self.peer),
             (&self.req.location, self.way(source)),
             self.started,

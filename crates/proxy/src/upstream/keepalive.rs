@@ -46,6 +46,9 @@ use super::peer::Peer;
 use super::send::HEAD_READ;
 use crate::settings::Location;
 use crate::worker::Worker;
+use crate::worker::parts::Kept;
+use crate::worker::parts::Part;
+use crate::worker::parts::Place;
 
 /// Time between two looks at idle connections: so long an origin that closed one waits for our end
 /// of it at most. (Arbitrary: short beside any `keepalive_timeout`, and nothing beside requests.)
@@ -183,6 +186,16 @@ impl Drop for Idle {
             connection.group.idle.fetch_sub(1, Relaxed);
         }
     }
+}
+
+impl Kept for IdlePeers {
+    fn make_room(&self) -> bool {
+        self.close_oldest()
+    }
+}
+
+impl Part for IdlePeers {
+    const PLACE: Place = Place::Peers;
 }
 
 impl IdlePeers {
@@ -342,12 +355,18 @@ pub(super) fn note_unasked(connection: &Connection, now: Instant) {
     }
 }
 
+/// Closes all idle connections of a worker.
+pub fn clear(worker: &Worker) {
+    worker.of::<IdlePeers>().clear();
+}
+
 /// Closes the idle connections of a worker that nobody can use any more, for as long as it runs.
 pub async fn tend(worker: Rc<Worker>) {
+    let peers = worker.of::<IdlePeers>();
     loop {
-        worker.idle_peers.filled.notified().await;
+        peers.filled.notified().await;
         clock::pause(LOOK).await;
-        while worker.idle_peers.sift(clock::instant()) {
+        while peers.sift(clock::instant()) {
             clock::pause(LOOK).await;
         }
     }

@@ -37,7 +37,6 @@ pub mod pass;
 pub mod pass_settings;
 pub mod peer;
 pub(crate) mod receive;
-pub(crate) mod receive_buffer;
 pub(crate) mod record;
 pub mod redirect;
 pub mod refresh;

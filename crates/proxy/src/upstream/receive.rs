@@ -42,7 +42,6 @@ use super::head::BodyPlan;
 use super::http2::body::{Part, StreamBody};
 use super::http2::carrier::Carrier;
 use super::keepalive;
-use super::receive_buffer::BUFFER_SIZE;
 use super::sticky::Lesson;
 use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
 use crate::log::request_error::RememberedRequest;
@@ -50,7 +49,9 @@ use crate::protocol::Protocol;
 use crate::response::Switched;
 use crate::settings::Location;
 use crate::trace::{Attempt, UpstreamTrace};
+use crate::upstream::keepalive::IdlePeers;
 use crate::worker::Generation;
+use crate::worker::receive_buffer::BUFFER_SIZE;
 
 /// Bytes asked of the socket at once (arbitrary: several segments of a fast connection).
 const READ_SIZE: usize = 64 * 1024;
@@ -282,11 +283,8 @@ impl UpstreamBody {
             return;
         }
         if self.may_reuse && !self.context.generation.is_closing() {
-            self.context
-                .generation
-                .worker
-                .idle_peers
-                .put(connection, now);
+            let worker = &self.context.generation.worker;
+            worker.of::<IdlePeers>().put(connection, now);
         }
     }
 

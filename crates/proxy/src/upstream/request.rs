@@ -4,11 +4,10 @@
 //! The client's body is read as far as the policy wants; then the module of the protocol encodes
 //! the request, once for all peers.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use millpond_cache::conformance::Conformance;
 use millpond_system::body::{FileRegion, FileSource, Piece};
 use millpond_wire::header::Known;
@@ -117,32 +116,6 @@ pub struct Prepared {
     pub method: Method,
     /// Encryption of the connection that it is to go out on.
     pub encryption: Option<Box<Encryption>>,
-}
-
-/// The block that a worker writes the heads of requests to upstreams into, one behind the other. It
-/// is used again when all of them are gone, and left to them when it is full.
-#[derive(Default)]
-pub struct HeadBlock(Cell<BytesMut>);
-
-/// Bytes of a block (arbitrary: some tens of heads; a head that is kept keeps its block).
-const BLOCK_SIZE: usize = 4096;
-
-/// Bytes that most heads take; there is room for so many before one is begun.
-const USUAL_HEAD: usize = 512;
-
-impl HeadBlock {
-    /// Returns the head that `write` writes, in memory that the next heads share.
-    pub fn write(&self, write: impl FnOnce(&mut BytesMut)) -> Bytes {
-        let mut block = self.0.take();
-        match block.capacity() {
-            0 => block.reserve(BLOCK_SIZE),
-            _ => block.reserve(USUAL_HEAD),
-        }
-        write(&mut block);
-        let head = block.split().freeze();
-        self.0.set(block);
-        head
-    }
 }
 
 /// Encodes the request, whose body was read as far as it [must be](must_read_body).

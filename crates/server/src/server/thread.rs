@@ -241,7 +241,7 @@ impl Thread {
         let generation = serving.generation;
         generation.close();
         // nginx: they end with the worker that has them.
-        self.worker.idle_peers.clear();
+        keepalive::clear(&self.worker);
         self.draining.retain(|old| !old.is_empty());
         self.draining.push(Rc::clone(&generation));
         if let Some(timeout) = generation.conf.main.process.shutdown_timeout {

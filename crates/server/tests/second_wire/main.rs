@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millpond_conf::{LoadOptions, ParseContext, load_text};
+use millpond_proxy::cache::zones::Registry;
 use millpond_proxy::worker::{Generation, Shared, Worker};
 use millpond_server::directives;
 use millpond_testkit::{Answer as Answered, Framing, Gate, Origin};
@@ -65,7 +66,7 @@ impl Bench {
         let mistakes = cx.diagnostics.iter().map(|it| &it.message);
         let mut conf = conf.unwrap_or_else(|| panic!("{:?}", Vec::from_iter(mistakes)));
         let shared = Arc::new(Shared::default());
-        let opened = shared.zones.open(&mut conf, &shared.sites);
+        let opened = Registry::of(&shared).open(&mut conf, &shared.sites);
         opened.expect("a cache");
         let worker = Rc::new(Worker::new(0, shared));
         let generation = Generation::new(worker, Arc::new(conf));

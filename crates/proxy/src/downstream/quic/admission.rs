@@ -28,6 +28,7 @@ use super::qlog::{Folder, Record};
 use super::tokens::{self, UsedTokens};
 use crate::downstream::connection::Connection;
 use crate::downstream::encryption;
+use crate::downstream::quic::Directory;
 use crate::settings::Server;
 use crate::settings::listen::{Binding, Listen};
 use crate::tls::contexts::Encryption;
@@ -73,7 +74,8 @@ impl Admitting {
         generation: Rc<Generation>,
         key: &HostKey,
     ) -> Result<Self, Error> {
-        let tokens = &generation.worker.shared.quic.tokens;
+        let directory = Directory::of(&generation.worker.shared);
+        let tokens = &directory.tokens;
         let first = binding.listens.first();
         let policy = first.map(|listen| &listen.names.default_server().settings.quic);
         let records = policy.and_then(|it| it.records.as_deref()).map(Folder::new);

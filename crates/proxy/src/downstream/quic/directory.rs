@@ -91,6 +91,11 @@ impl Handed {
 }
 
 impl Directory {
+    /// The directory of a process.
+    pub(super) fn of(shared: &Shared) -> Arc<Self> {
+        shared.guests.of()
+    }
+
     /// Enters an endpoint of a socket; it gets what is handed over. INVARIANT 1.
     pub(super) fn enter(
         &self,
@@ -167,14 +172,15 @@ impl Directory {
     ///
     /// # Errors
     /// The runtime cannot watch it.
-    pub fn join(shared: &Arc<Shared>, socket: UnixDatagram) -> io::Result<()> {
+    pub fn join(shared: &Shared, socket: UnixDatagram) -> io::Result<()> {
         let kin = Arc::new(Kin::new(socket)?);
-        let (receiving, directory) = (Arc::clone(&kin), Arc::clone(shared));
+        let (receiving, own) = (Arc::clone(&kin), Directory::of(shared));
+        let directory = Arc::clone(&own);
         let task = tokio::spawn(async move {
-            let take = |address, packet: &Packet<'_>| directory.quic.take(address, packet);
+            let take = |address, packet: &Packet<'_>| directory.take(address, packet);
             receiving.receive(take).await;
         });
-        let before = shared.quic.kin().replace((kin, task.abort_handle()));
+        let before = own.kin().replace((kin, task.abort_handle()));
         if let Some((_, task)) = before {
             task.abort();
         }

@@ -41,7 +41,7 @@ use super::directory::{Handed, Serving};
 use super::identifier::Owner;
 use super::link::Link;
 use super::qlog::Record;
-use crate::worker::Shared;
+use crate::downstream::quic::Directory;
 
 /// Batches that are received before other tasks have their turn (arbitrary).
 const ROUNDS: usize = 4;
@@ -88,8 +88,8 @@ pub(super) struct Post {
     pub(super) owner: Owner,
     /// The address of its socket.
     pub(super) address: SocketAddr,
-    /// All the others are in there.
-    pub(super) shared: Arc<Shared>,
+    /// All endpoints of the process.
+    pub(super) directory: Arc<Directory>,
 }
 
 /// An endpoint.
@@ -171,7 +171,7 @@ impl Endpoint {
     /// are taken without a host.
     pub(super) fn serve(&self, host: Option<(Rc<dyn Host>, Arc<ServerConfig>)>) {
         let (host, config) = host.unzip();
-        let directory = &self.post.shared.quic;
+        let directory = &self.post.directory;
         let serving = match host {
             Some(_) => Serving::New,
             None => Serving::Old,
@@ -230,7 +230,7 @@ impl Endpoint {
 
     /// Hands a packet that came to this socket to whoever it belongs to.
     fn sort(self: &Rc<Self>, packet: &Packet<'_>, out: &mut Vec<u8>) {
-        let directory = &self.post.shared.quic;
+        let directory = &self.post.directory;
         let owner = Owner::of_packet(packet.bytes);
         let is_handed = match owner {
             Some(owner) if owner == self.post.owner => false,

@@ -43,6 +43,9 @@ use self::endpoint::{Endpoint, Post};
 use super::listener::PortUse;
 use crate::settings::listen::{Binding, ListenOptions};
 use crate::tls::contexts::Encryption;
+use crate::worker::parts::Kept;
+use crate::worker::parts::Part;
+use crate::worker::parts::Place;
 use crate::worker::{Generation, Worker};
 
 pub use directory::Directory;
@@ -101,13 +104,13 @@ pub fn listen(generation: &Rc<Generation>, sockets: Vec<QuicSocket>) {
             }
         }
     }
-    let others = worker.quic.others(&served);
+    let others = worker.of::<Endpoints>().others(&served);
     others.iter().for_each(|endpoint| endpoint.serve(None));
 }
 
 /// Takes no new connections any more.
 pub fn close(worker: &Worker) {
-    let all = worker.quic.others(&[]);
+    let all = worker.of::<Endpoints>().others(&[]);
     all.iter().for_each(|endpoint| endpoint.serve(None));
 }
 
@@ -119,7 +122,7 @@ fn serve(generation: &Rc<Generation>, socket: QuicSocket) -> io::Result<u64> {
     let host = Admitting::new(binding, Rc::clone(generation), &key).map_err(io::Error::other)?;
     let config = host.first();
     let number = rustix::fs::fstat(&socket.fd)?.st_ino;
-    let endpoint = match worker.quic.find(number) {
+    let endpoint = match worker.of::<Endpoints>().find(number) {
         // INVARIANT 1.
         Some(endpoint) => endpoint,
         None => begin(worker, (socket, number), &key)?,
@@ -134,7 +137,7 @@ fn key(worker: &Worker, binding: &Binding) -> Result<HostKey, millpond_tls::Erro
     let own = listen.and_then(|listen| Encryption::of(listen.names.default_server()));
     match own.and_then(|own| own.host_key.clone()) {
         Some(key) => Ok(key),
-        None => worker.shared.quic.key(),
+        None => Directory::of(&worker.shared).key(),
     }
 }
 
@@ -147,7 +150,7 @@ fn begin(
     let place = u16::try_from(socket.number).map_err(io::Error::other)?;
     let socket = UdpSocket::new(socket.fd)?;
     let address = socket.address()?;
-    let (owner, handed) = worker.shared.quic.enter(place, address);
+    let (owner, handed) = Directory::of(&worker.shared).enter(place, address);
     let mut config = EndpointConfig::new(key.reset());
     config
         .cid_generator(move || Box::new(owner))
@@ -155,18 +158,27 @@ fn begin(
     let post = Post {
         owner,
         address,
-        shared: Arc::clone(&worker.shared),
+        directory: Directory::of(&worker.shared),
     };
     let (endpoint, task) = Endpoint::new(socket, post, Arc::new(config));
     let made = (number, Rc::clone(&endpoint));
-    worker.quic.all.borrow_mut().push(made);
-    let (worker, space) = (Rc::clone(worker), Rc::clone(&worker.quic.space));
+    worker.of::<Endpoints>().all.borrow_mut().push(made);
+    let (worker, space) = (
+        Rc::clone(worker),
+        Rc::clone(&worker.of::<Endpoints>().space),
+    );
     tokio::task::spawn_local(async move {
         task.run(handed, space).await;
-        worker.quic.forget(number);
-        worker.shared.quic.leave(owner);
+        worker.of::<Endpoints>().forget(number);
+        Directory::of(&worker.shared).leave(owner);
     });
     Ok(endpoint)
+}
+
+impl Kept for Endpoints {}
+
+impl Part for Endpoints {
+    const PLACE: Place = Place::Endpoints;
 }
 
 impl Endpoints {

@@ -27,6 +27,7 @@ use super::lanes::End;
 use super::line::Line;
 use crate::failure::{UpstreamFailure, UpstreamKind};
 use crate::settings::Location;
+use crate::upstream::keepalive::IdlePeers;
 use crate::worker::Worker;
 
 /// Lines that a request begins to get a place on one: a peer that goes away as soon as it is
@@ -149,7 +150,7 @@ pub(in super::super) async fn find(
     until: Instant,
 ) -> Result<(Rc<Line>, Waited), UpstreamFailure> {
     let timer = Timer::new();
-    let lines = &maker.worker.idle_peers.lines;
+    let lines = &maker.worker.of::<IdlePeers>().lines;
     let mut begun = 0;
     let mut waited = Waited::No;
     loop {
@@ -242,11 +243,11 @@ async fn run(line: Rc<Line>, maker: Maker) {
         Ok(connection) => {
             line.made(connection);
             std::future::poll_fn(|cx| {
-                worker.idle_peers.trim_lines(&line);
+                worker.of::<IdlePeers>().trim_lines(&line);
                 line.poll_turn(cx)
             })
             .await;
         }
     }
-    worker.idle_peers.lines.forget(&line);
+    worker.of::<IdlePeers>().lines.forget(&line);
 }
