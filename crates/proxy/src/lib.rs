@@ -10,6 +10,7 @@
 //! what runs all this as a process, stand in the crate above.
 
 pub mod cache;
+pub mod client;
 pub mod collector;
 pub mod conditional;
 pub mod counters;
@@ -26,6 +27,7 @@ pub mod phase;
 pub mod protocol;
 pub mod provenance;
 pub mod request;
+pub mod request_body;
 pub mod response;
 pub mod rewrite;
 pub mod route;
@@ -39,4 +41,5 @@ pub mod trace;
 pub mod upstream;
 pub mod var;
 mod visit;
+mod websocket;
 pub mod worker;

@@ -32,11 +32,11 @@ use millpond_wire::spare::Spares;
 
 use self::page::{Kind, Role};
 use self::state::{CompressedLens, ErrorState, LookupState, Notes, PathState};
-use crate::downstream::body::RequestBody;
-use crate::downstream::client::Client;
-use crate::downstream::connection::Connection;
-use crate::downstream::serve::Came;
-use crate::downstream::wire::Wire;
+use crate::client::Came;
+use crate::client::Client;
+use crate::client::body::RequestBody;
+use crate::client::connection::Connection;
+use crate::client::wire::Wire;
 use crate::expression::Captures;
 use crate::failure::Failure;
 use crate::provenance::Shares;

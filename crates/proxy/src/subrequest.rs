@@ -39,7 +39,7 @@ use millpond_wire::http1::Method;
 use millpond_wire::http1::request::RequestHead;
 use tokio::task::coop::consume_budget;
 
-use crate::downstream::body::RequestBody;
+use crate::client::body::RequestBody;
 use crate::expression::Captures;
 use crate::log::request_error;
 use crate::phase;

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use millpond_proxy::client::carrier::Carrier;
+use millpond_proxy::client::connection::Connection as Accepted;
 use millpond_proxy::downstream::accepted;
-use millpond_proxy::downstream::carrier::Carrier;
-use millpond_proxy::downstream::connection::Connection as Accepted;
 use millpond_proxy::downstream::{encryption, proxy_protocol};
 use millpond_proxy::handler::{access, limit_conn, realip};
 use millpond_proxy::log::{access as access_log, request_error};

@@ -34,7 +34,6 @@ use super::slice;
 use super::status_header::{self, Told};
 use super::view;
 use super::zones::{LocationCache, ZoneOf};
-use crate::downstream;
 use crate::failure::Failure;
 use crate::handler;
 use crate::otel;
@@ -44,6 +43,7 @@ use crate::protocol::Protocol;
 use crate::provenance::{Provenance, Whence};
 use crate::request::Request;
 use crate::request::scratch::with_scratch;
+use crate::request_body;
 use crate::response::Response;
 use crate::settings::Location;
 use crate::trace::Freshness;
@@ -65,7 +65,7 @@ pub fn begin<'a>(
         let (target, policies) = (Arc::clone(target), Arc::clone(&cache.policies));
         let zone = zone.into_arc();
         return Ok(Begun::waits(req, async move |req| {
-            downstream::body::read_all(req).await?;
+            request_body::read_all(req).await?;
             let key = zone.primary(key(req, &target)?);
             let walk = walk(req, &target, key, policies, zone);
             let rest = Rest::of(PassExchange::new(req, target), walk);
@@ -515,7 +515,7 @@ fn answer_with_entry(
 /// nginx: a body that is not passed on while it comes is read first, so that the key may name it.
 fn must_read_body(req: &Request, protocol: Protocol) -> bool {
     let buffers = req.location.settings.pass(protocol).request.buffering;
-    buffers && downstream::body::is_to_be_read(req)
+    buffers && request_body::is_to_be_read(req)
 }
 
 /// The key's text.

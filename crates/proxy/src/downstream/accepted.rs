@@ -14,12 +14,13 @@ use millpond_system::clock;
 use millpond_wire::http2::ALPN;
 use millpond_wire::http2::frame::PREFACE;
 
-use super::carrier::Carrier;
-use super::connection::Connection;
 use super::encryption;
-use super::http1::{self, Http1};
+use super::http1;
 use super::http2;
 use super::proxy_protocol;
+use crate::client::carrier::Carrier;
+use crate::client::connection::Connection;
+use crate::client::http1::Http1;
 use crate::settings::listen::{Binding, Listen};
 use crate::stats::connections::Counted;
 use crate::worker::Member;

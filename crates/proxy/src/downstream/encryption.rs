@@ -30,16 +30,16 @@ use millpond_tls::{
     UNRECOGNIZED_NAME,
 };
 
-use super::carrier::Carrier;
-use super::connection::Connection;
 use super::proxy_protocol;
+use crate::client::agreed::Agreed;
+use crate::client::carrier::Carrier;
+use crate::client::connection::Connection;
 use crate::log::request_error;
 use crate::request::Request;
 use crate::settings::Server;
 use crate::settings::listen::Listen;
 use crate::stats::connections::Happened;
 use crate::tls::acme::{Orders, handshake};
-use crate::tls::agreed::Agreed;
 use crate::tls::contexts::Encryption;
 use crate::tls::named::Identities;
 use crate::tls::settings::SslPolicy;

@@ -25,8 +25,8 @@ use millpond_system::transport::Transport;
 use socket2::{Domain, Protocol, SockAddr, Socket as RawSocket, Type};
 use tokio::io::unix::AsyncFd;
 
-use super::carrier::Carrier;
-use super::connection::Connection;
+use crate::client::carrier::Carrier;
+use crate::client::connection::Connection;
 use crate::settings::listen::{Binding, ListenOptions};
 use crate::worker::{Generation, Member};
 

@@ -26,7 +26,8 @@ use millpond_system::clock;
 use millpond_system::log::error::Level;
 use millpond_system::quota::Waiting;
 
-use super::carrier::Carrier;
+use crate::client::carrier::Carrier;
+use crate::client::connection::Told;
 use crate::log::request_error;
 use crate::request::Request;
 use crate::var::number::write_number;
@@ -60,17 +61,6 @@ const NAMED_SSL: [(&[u8], u8); 5] = [
 ];
 /// Bytes of `ssl` before what is inside of it: one of flags, four of the verification's result.
 const SSL_FIXED: usize = 5;
-
-/// Facts that a header tells of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// The client.
-    pub source: SocketAddr,
-    /// The address that it connected to.
-    pub server: SocketAddr,
-    /// Types, lengths and values as they came.
-    values: Box<[u8]>,
-}
 
 /// Progress of reading a header.
 #[derive(Debug, PartialEq, Eq)]

@@ -18,12 +18,11 @@ use std::time::Duration;
 use millpond_system::body::{Body, BodyError};
 use millpond_system::clock;
 
-use super::client::Client;
 use super::http1::{answer, writer};
-use super::send::{AnswerHead, BodyKind, Outgoing, SendError, SendLimits, SentBytes};
 use super::stream;
-use super::websocket;
-use super::wire::{Stream, Wire};
+use crate::client::Client;
+use crate::client::send::{AnswerHead, BodyKind, Outgoing, SendError, SendLimits, SentBytes};
+use crate::client::wire::{Stream, Wire};
 use crate::conditional::Refusal;
 use crate::failure::{CLOSE_WITHOUT_ANSWER, ClientGone};
 use crate::filter;
@@ -33,6 +32,7 @@ use crate::response::{Response, Source};
 use crate::stats::Label;
 use crate::stats::site::{Answered, Counting};
 use crate::stats::times::Timed;
+use crate::websocket;
 use millpond_wire::header::{Fields, Known, KnownSet};
 use millpond_wire::http1::Version;
 

@@ -8,15 +8,15 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::body::RequestBody;
-use super::client::Client;
 use super::encryption;
 use super::http1;
 use super::respond::{self, Begun};
-use super::send::SendError;
 use super::stream;
-use super::websocket;
-use super::wire::Wire;
+use crate::client::Came;
+use crate::client::Client;
+use crate::client::body::RequestBody;
+use crate::client::send::SendError;
+use crate::client::wire::Wire;
 use crate::failure::{CLIENT_LEFT, CLOSE_WITHOUT_ANSWER, ClientGone};
 use crate::handler::post_action;
 use crate::log::request_error;
@@ -26,24 +26,12 @@ use crate::response::Response;
 use crate::route::{name, target};
 use crate::settings::listen::Listen;
 use crate::visit::{self, Visit};
-use millpond_system::clock::Instant;
+use crate::websocket;
 use millpond_system::log::error::Level;
-use millpond_wire::http1::request::{self as request_head, RequestHead};
+use millpond_wire::http1::request::{self as request_head};
 
 /// The status that a client gets for a WebSocket where there is none (RFC 9220 §3).
 const NO_WEBSOCKET: u16 = 501;
-
-/// A head that has come.
-pub struct Came {
-    /// The head.
-    pub head: Rc<RequestHead>,
-    /// The time of its first byte.
-    pub started: Instant,
-    /// The time when all of it was there.
-    pub at: Instant,
-    /// True when it was sent before the answer to the request before it.
-    pub is_pipelined: bool,
-}
 
 /// The way in which an exchange ended, as far as the connection is concerned.
 #[derive(Clone, Copy, PartialEq, Eq)]

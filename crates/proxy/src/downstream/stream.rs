@@ -17,10 +17,10 @@ use millpond_system::body::BodyError;
 use millpond_system::clock;
 use millpond_system::timer::Timer;
 
-use super::client::Client;
-use super::send::{AnswerHead, BodyKind, Outgoing, SendError, SentBytes, rate_allowance};
-use super::wire::{Broken, Stream};
 use crate::cache::loaded;
+use crate::client::Client;
+use crate::client::send::{AnswerHead, BodyKind, Outgoing, SendError, SentBytes, rate_allowance};
+use crate::client::wire::{Broken, Stream};
 use crate::failure::ClientGone;
 
 /// An answer whose head is on its way.

@@ -22,7 +22,7 @@ use millpond_wire::header::Known;
 use millpond_wire::http1::Method;
 
 use super::{redirect, special};
-use crate::downstream::body::RequestBody;
+use crate::client::body::RequestBody;
 use crate::failure::{CLOSE_WITHOUT_ANSWER, Failure};
 use crate::handler::settings::HandlerSettings;
 use crate::phase::{self, Flow, Next};

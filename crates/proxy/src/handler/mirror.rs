@@ -21,13 +21,13 @@ use millpond_conf::OffOr;
 use millpond_system::log::error::Level;
 use millpond_system::side_task::{Count, Running};
 
-use crate::downstream::body;
 use crate::failure::Failure;
 use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::phase::Flow;
 use crate::request::Request;
 use crate::request::page::Kind;
+use crate::request_body;
 use crate::settings::location::LocationSettings;
 use crate::subrequest::{self, Target};
 
@@ -72,7 +72,7 @@ pub(crate) async fn run(req: &mut Request) -> Result<Flow, Failure> {
     let location = Arc::clone(&req.location);
     let policy = &location.settings.of::<HandlerSettings>().mirror;
     if policy.has_body {
-        body::read_all(req).await?;
+        request_body::read_all(req).await?;
     }
     for path in policy.paths.iter().filter_map(OffOr::on) {
         copy(req, path);

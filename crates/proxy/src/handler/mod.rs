@@ -47,10 +47,10 @@ use millpond_semantics::uri::safe_uri;
 use millpond_wire::http1::Method;
 use millpond_wire::http1::request::Refusal;
 
-use crate::downstream::body;
 use crate::failure::Failure;
 use crate::phase::{self, Begun, Flow};
 use crate::request::Request;
+use crate::request_body;
 use crate::response::Response;
 use crate::scope::parts::{Part, Place};
 use crate::settings::level::{Closing, Proxies};
@@ -139,7 +139,7 @@ pub fn find_location(req: &mut Request) -> Result<Flow, Failure> {
     if req.location.is_internal && !req.is_internal {
         return Err(Failure::Status(404));
     }
-    body::check_announced(req)?;
+    request_body::check_announced(req)?;
     phase::limit_method(req);
     check_lists(req)?;
     if needs_slash {

@@ -14,8 +14,8 @@ use millpond_system::log::error::{self, ErrorLog, Event, Level, write_event};
 use millpond_system::log::journal::{Facts, Fields, Kept};
 use millpond_wire::header::Known;
 
-use crate::downstream::connection::Connection;
-use crate::downstream::send::SendError;
+use crate::client::connection::Connection;
+use crate::client::send::SendError;
 use crate::failure::Failure;
 use crate::request::Request;
 use crate::request::state::Listener;

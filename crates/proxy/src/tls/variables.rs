@@ -7,7 +7,7 @@ use millpond_semantics::hex::Hex;
 use millpond_system::clock;
 use millpond_tls::certificate::facts::Certificate;
 
-use super::agreed::Agreed;
+use crate::client::agreed::Agreed;
 use crate::request::Request;
 use crate::var::Variable;
 

@@ -23,7 +23,7 @@ use super::exchange::Fetched;
 use super::pass::PassTarget;
 use super::store::StoreTarget;
 use super::{buffer, cookie, redirect, store};
-use crate::downstream::wire::Wire;
+use crate::client::wire::Wire;
 use crate::failure::Failure;
 use crate::handler::error_page;
 use crate::protocol::Protocol;

@@ -49,18 +49,19 @@ use super::request::{self, OutBody, Prepared};
 use super::send::{Happened, Outgoing};
 use super::store::StoreTarget;
 use crate::cache::peers;
-use crate::downstream::body::{self, Remains};
-use crate::downstream::websocket;
+use crate::client::body::Remains;
 use crate::failure::{CLIENT_LEFT, Failure, UpstreamFailure, UpstreamKind};
 use crate::log::request_error;
 use crate::otel;
 use crate::protocol::Protocol;
 use crate::request::Request;
+use crate::request_body;
 use crate::settings::location::LocationSettings;
 use crate::trace::{Attempt, UpstreamTrace};
 use crate::upstream::by_rfc;
 use crate::upstream::keepalive::IdlePeers;
 use crate::upstream::settings::UpstreamSettings;
+use crate::websocket;
 
 /// Limits of an exchange: the time that a peer may be silent, and the size of its head.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -171,7 +172,7 @@ async fn fetch_with(
         }
     };
     if request::must_read_body(req, target.protocol) {
-        Box::pin(body::read_all(req)).await?;
+        Box::pin(request_body::read_all(req)).await?;
     }
     let prepared = Box::new(prepare(req, (target, resolved), ask)?);
     let location = Arc::clone(&req.location);
@@ -695,7 +696,7 @@ impl Try<'_> {
         let received = outgoing.received;
         let checked = chunk.and_then(|chunk| {
             let chunk = self.with_ready(outgoing, chunk)?;
-            body::check_received(self.req, received + chunk.len() as u64)?;
+            request_body::check_received(self.req, received + chunk.len() as u64)?;
             Ok(chunk)
         });
         match checked {

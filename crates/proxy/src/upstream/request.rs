@@ -16,10 +16,11 @@ use millpond_wire::http1::Method;
 use super::ask::Ask;
 use super::encryption::Encryption;
 use super::pass::{PassTarget, Resolved};
-use crate::downstream::body::{self, BodyFile, Remains, RequestBody};
+use crate::client::body::{BodyFile, Remains, RequestBody};
 use crate::failure::Failure;
 use crate::protocol::Protocol;
 use crate::request::Request;
+use crate::request_body;
 use crate::upstream::settings::UpstreamSettings;
 
 /// Settings of the request that an upstream is asked.
@@ -135,7 +136,7 @@ pub(crate) fn prepare(
 
 /// True if the body must be read whole before the request can be encoded.
 pub(crate) fn must_read_body(req: &Request, protocol: Protocol) -> bool {
-    if !body::is_to_be_read(req) {
+    if !request_body::is_to_be_read(req) {
         return false;
     }
     let policy = &req.location.settings.pass(protocol).request;
@@ -187,7 +188,7 @@ fn begin_body(req: &mut Request) -> Result<Bytes, Failure> {
     }
     let max = req.location.settings.body.buffer_size.as_usize();
     let (first, remains) = req.client.take_ready(max)?;
-    body::check_received(req, first.len() as u64)?;
+    request_body::check_received(req, first.len() as u64)?;
     if remains == Remains::Nothing {
         req.body = if first.is_empty() {
             RequestBody::None

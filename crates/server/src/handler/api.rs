@@ -27,11 +27,12 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use millpond_conf::{Contexts, Statement};
-use millpond_proxy::downstream::body::{self, RequestBody};
+use millpond_proxy::client::body::RequestBody;
 use millpond_proxy::failure::Failure;
 use millpond_proxy::handler::{ContentHandler, Explained, Handler};
 use millpond_proxy::phase::{self, Flow};
 use millpond_proxy::request::Request;
+use millpond_proxy::request_body;
 use millpond_proxy::response::Response;
 use millpond_proxy::scope::block::{Draft, Pass, Row};
 use millpond_proxy::scope::build::Builder;
@@ -207,7 +208,7 @@ async fn payload(req: &mut Request, verb: Verb) -> Result<Payload, Failure> {
     if req.body.len().is_some_and(|length| length > BODY_MAX) {
         return Ok(Payload::TooLarge);
     }
-    body::read_all(req).await?;
+    request_body::read_all(req).await?;
     Ok(match &req.body {
         RequestBody::Memory(bytes) if bytes.len() as u64 <= BODY_MAX => {
             Payload::Bytes(bytes.clone())

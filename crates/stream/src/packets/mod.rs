@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
-use millpond_proxy::downstream::connection::Connection;
+use millpond_proxy::client::connection::Connection;
 use millpond_proxy::downstream::listener::{PortUse, refuse};
 use millpond_proxy::downstream::quic;
 use millpond_proxy::settings::listen::{Binding, Listen, ListenOptions};

@@ -39,7 +39,7 @@ use millpond_wire::http1::{Method, Version, encode};
 use super::LocationPeers;
 use super::field::{self, Asked, NAME, Target, Told};
 use crate::cache::{pass, zones};
-use crate::downstream::body::RequestBody;
+use crate::client::body::RequestBody;
 use crate::failure::Failure;
 use crate::log::request_error;
 use crate::request::Request;

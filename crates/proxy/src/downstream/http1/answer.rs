@@ -12,11 +12,11 @@ use millpond_system::body::{Body, Piece};
 use millpond_system::clock;
 use millpond_system::socket::JOINED;
 
-use super::Http1;
 use super::writer::{Framing, Unsent};
 use crate::cache::loaded::ready_len;
+use crate::client::http1::Http1;
+use crate::client::send::{AnswerHead, BodyKind, SendLimits, SentBytes};
 use crate::downstream::respond;
-use crate::downstream::send::{AnswerHead, BodyKind, SendLimits, SentBytes};
 use crate::request::Request;
 use crate::response::Response;
 use millpond_wire::header::Known;

@@ -16,10 +16,10 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::Http1;
-use crate::downstream::carrier::{CLOSING_GRACE, LARGE_READ};
-use crate::downstream::connection::Connection;
-use crate::downstream::serve::Came;
+use crate::client::Came;
+use crate::client::carrier::{CLOSING_GRACE, LARGE_READ};
+use crate::client::connection::Connection;
+use crate::client::http1::Http1;
 use crate::failure::ClientGone;
 use crate::settings::clients::head::HeadPolicy;
 use crate::settings::listen::Listen;

@@ -7,9 +7,9 @@
 
 use std::time::Duration;
 
-use super::Http1;
 use super::arrival::Idle;
-use super::behind::Patience;
+use crate::client::http1::Http1;
+use crate::client::http1::behind::Patience;
 use crate::downstream::serve::End;
 use crate::failure::ClientGone;
 use crate::request::Request;

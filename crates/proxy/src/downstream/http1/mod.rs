@@ -8,8 +8,8 @@
 //!            └── refused head ──► refuse (error page) ─────────────────────────────┘
 //! ```
 //!
-//! `arrival` reads heads, `body` request bodies, `answer` and `writer` send answers,
-//! `keep_alive` decides what becomes of the connection.
+//! `arrival` reads heads, `answer` and `writer` send answers, `keep_alive` decides what becomes of
+//! the connection. Its state, with the request's body, stands in `client/http1`.
 //!
 //! Invariants:
 //! 1. One request at a time: what a pipelining client sent ahead waits in the inbox, which is
@@ -18,65 +18,27 @@
 
 pub(crate) mod answer;
 mod arrival;
-pub(crate) mod behind;
-mod body;
-mod inform;
 pub(crate) mod keep_alive;
 pub(crate) mod tunnel;
 pub(crate) mod writer;
 
-use std::cell::{Cell, RefCell};
-use std::ops::Deref;
 use std::rc::Rc;
 use std::time::Duration;
 
 use self::arrival::{Arrival, Idle, read_head};
-use self::behind::{Behind, Patience};
-use self::body::Incoming;
 use self::keep_alive::After;
-use super::carrier::{Carrier, linger};
-use super::client::Client;
-use super::serve::{self, Came, Refusal, Served};
-use super::wire::Wire;
+use super::serve::{self, Refusal, Served};
+use crate::client::Came;
+use crate::client::Client;
+use crate::client::carrier::linger;
+use crate::client::http1::Http1;
+use crate::client::http1::behind::Patience;
+use crate::client::wire::Wire;
 use crate::failure::ClientGone;
 use crate::settings::listen::Listen;
 use crate::stats::connections::Counted;
 use crate::worker::Member;
 use millpond_wire::http1::request::{self as head, Connect, RequestParser};
-
-/// An HTTP/1 connection, and the state of the one request that is on it.
-pub struct Http1 {
-    carrier: Carrier,
-    /// True when the connection may serve another request after the current one.
-    pub(crate) keep_alive: Cell<bool>,
-    /// The part of the current request's body that is still to come.
-    incoming: RefCell<Incoming>,
-    /// True while the client waits for `100 Continue` before it sends its body.
-    wants_continue: Cell<bool>,
-    /// Work that goes on behind its requests.
-    behind: Rc<Behind>,
-}
-
-impl Deref for Http1 {
-    type Target = Carrier;
-
-    fn deref(&self) -> &Carrier {
-        &self.carrier
-    }
-}
-
-impl Http1 {
-    /// A connection, before its first request.
-    pub fn new(carrier: Carrier) -> Self {
-        Http1 {
-            carrier,
-            keep_alive: Cell::new(false),
-            incoming: RefCell::default(),
-            wants_continue: Cell::new(false),
-            behind: Rc::default(),
-        }
-    }
-}
 
 /// Serves a connection to its end.
 pub(super) async fn serve(http1: Rc<Http1>, listen: &Listen, member: &Member) {

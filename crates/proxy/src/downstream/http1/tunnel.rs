@@ -28,7 +28,7 @@ use millpond_system::log::error::{self, Level};
 use millpond_system::socket::More;
 use millpond_system::transport::Transport;
 
-use super::Http1;
+use crate::client::http1::Http1;
 use crate::log::request_error;
 use crate::request::Request;
 use crate::response::{Switched, Tunnel};

@@ -25,12 +25,10 @@ use millpond_system::socket::More;
 use millpond_system::transport::Transport;
 use smallvec::SmallVec;
 
-use super::Http1;
 use crate::cache::loaded::{has_refused, in_memory, load, loaded_len, ready_len};
-use crate::downstream::client::Client;
-use crate::downstream::send::{
-    Outgoing, SendError, SendLimits, SentBytes, Trailers, rate_allowance,
-};
+use crate::client::Client;
+use crate::client::http1::Http1;
+use crate::client::send::{Outgoing, SendError, SendLimits, SentBytes, Trailers, rate_allowance};
 use crate::failure::ClientGone;
 use millpond_wire::header::Fields;
 use millpond_wire::http1::chunked;

@@ -23,8 +23,8 @@ use std::sync::Arc;
 use millpond_wire::http2;
 
 use self::session::{Ended, Session};
-use super::carrier::{Carrier, linger};
 use super::lanes::Lanes;
+use crate::client::carrier::{Carrier, linger};
 use crate::settings::clients::keep_alive::LingeringClose;
 use crate::settings::listen::Listen;
 use crate::worker::Member;

@@ -35,19 +35,20 @@ use millpond_wire::head::{Refused, RequestHead};
 use millpond_wire::http2::{self, BodyLength, Code, Event, Farewell, Fault, GivenUp, Gone, Role};
 
 use super::Http2;
-use crate::downstream::body::RequestBody;
-use crate::downstream::carrier::{CLOSING_GRACE, Carrier, LARGE_READ};
-use crate::downstream::client::Client;
+use crate::client::Came;
+use crate::client::Client;
+use crate::client::body::RequestBody;
+use crate::client::carrier::{CLOSING_GRACE, Carrier, LARGE_READ};
+use crate::client::wire::{Stream, Wire};
 use crate::downstream::lanes::exchanges::{Begun, Exchanges};
 use crate::downstream::lanes::lane::{self, Rest};
-use crate::downstream::serve::{Came, Refusal};
-use crate::downstream::websocket;
-use crate::downstream::wire::{Stream, Wire};
+use crate::downstream::serve::Refusal;
 use crate::failure::ClientGone;
 use crate::log::request_error;
 use crate::settings::Server;
 use crate::settings::listen::Listen;
 use crate::stats::connections::{ConnectionShard, Counted, Happened};
+use crate::websocket;
 use crate::worker::Member;
 
 /// Bytes that are written at once: some records of TLS.

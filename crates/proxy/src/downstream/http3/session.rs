@@ -37,19 +37,20 @@ use quinn_proto::Dir;
 
 use super::Http3;
 use super::early::{Early, may_be_early};
-use crate::downstream::body::RequestBody;
-use crate::downstream::carrier::CLOSING_GRACE;
-use crate::downstream::client::Client;
+use crate::client::Came;
+use crate::client::Client;
+use crate::client::body::RequestBody;
+use crate::client::carrier::CLOSING_GRACE;
+use crate::client::wire::{Stream, Wire};
 use crate::downstream::lanes::exchanges::{Begun, Exchanges};
 use crate::downstream::lanes::lane::{self, Rest};
 use crate::downstream::quic::carrier::{Lost, QuicCarrier, Read, StreamEvent};
-use crate::downstream::serve::{Came, Refusal};
-use crate::downstream::websocket;
-use crate::downstream::wire::{Stream, Wire};
+use crate::downstream::serve::Refusal;
 use crate::log::request_error;
 use crate::settings::Server;
 use crate::settings::listen::Listen;
 use crate::stats::connections::{ConnectionShard, Counted, Happened};
+use crate::websocket;
 use crate::worker::Member;
 
 /// Bytes that are read of a stream at once (arbitrary: some packets).

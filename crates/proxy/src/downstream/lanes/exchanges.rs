@@ -16,9 +16,10 @@ use tokio::task::JoinSet;
 
 use super::lane::Lane;
 use super::{Engine, Lanes};
-use crate::downstream::body::RequestBody;
-use crate::downstream::client::Client;
-use crate::downstream::serve::{self, Came, Refusal};
+use crate::client::Came;
+use crate::client::Client;
+use crate::client::body::RequestBody;
+use crate::downstream::serve::{self, Refusal};
 use crate::settings::listen::Listen;
 
 /// A request that has come.

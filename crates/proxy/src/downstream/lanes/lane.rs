@@ -13,8 +13,8 @@ use millpond_wire::header::Fields;
 use smallvec::SmallVec;
 
 use super::{Engine, Lanes};
-use crate::downstream::send::AnswerHead;
-use crate::downstream::wire::{Broken, Stream};
+use crate::client::send::AnswerHead;
+use crate::client::wire::{Broken, Stream};
 use crate::failure::{ClientGone, Failure};
 use crate::stats::connections::Happened;
 

@@ -29,9 +29,9 @@ use bytes::Bytes;
 use millpond_wire::header::Fields;
 
 use self::lane::Lane;
-use super::connection::Connection;
-use super::send::{AnswerHead, BodyKind};
-use super::wire::Broken;
+use crate::client::connection::Connection;
+use crate::client::send::{AnswerHead, BodyKind};
+use crate::client::wire::Broken;
 use crate::stats::connections::ConnectionShard;
 
 /// The machine of a protocol, as exchanges use it.

@@ -26,7 +26,7 @@ use super::handshake;
 use super::link::Link;
 use super::qlog::{Folder, Record};
 use super::tokens::{self, UsedTokens};
-use crate::downstream::connection::Connection;
+use crate::client::connection::Connection;
 use crate::downstream::encryption;
 use crate::downstream::quic::Directory;
 use crate::settings::Server;

@@ -18,13 +18,13 @@ use quinn_proto::{ConnectionError, Event};
 
 use super::carrier::{NO_ERROR, QuicCarrier};
 use super::link::Link;
-use crate::downstream::connection::Connection;
+use crate::client::agreed::Agreed;
+use crate::client::connection::Connection;
 use crate::downstream::http3::early::Early;
 use crate::downstream::{encryption, http3};
 use crate::log::request_error;
 use crate::settings::listen::Listen;
 use crate::stats::connections::{Counted, Happened};
-use crate::tls::agreed::Agreed;
 use crate::tls::contexts::Encryption;
 use crate::worker::Member;
 

@@ -28,7 +28,7 @@ use millpond_system::socket::More;
 use millpond_system::timer::Timer;
 use millpond_system::transport::Transport;
 
-use crate::downstream::wire::{Broken, Stream, Wire};
+use crate::client::wire::{Broken, Stream, Wire};
 use crate::log::request_error;
 use crate::request::Request;
 use crate::response::{Switched, Tunnel};

@@ -19,8 +19,8 @@ use super::super::request::OutBody;
 use super::carrier::Carrier;
 use super::upload::{Upload, Waits};
 use super::words;
-use crate::downstream::client::Client;
-use crate::downstream::wire::Wire;
+use crate::client::Client;
+use crate::client::wire::Wire;
 use crate::failure::Failure;
 
 /// A stream whose answer has begun.

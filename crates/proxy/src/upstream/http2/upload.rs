@@ -19,8 +19,8 @@ use millpond_system::body::Piece;
 use super::super::exchange::READY_MAX;
 use super::super::request::OutBody;
 use super::carrier::Carrier;
-use crate::downstream::body::Remains;
-use crate::downstream::client::Client;
+use crate::client::Client;
+use crate::client::body::Remains;
 use crate::failure::Failure;
 use crate::request::Request;
 

@@ -11,7 +11,7 @@ use millpond_system::backlog::Backlog;
 use millpond_system::body::{Body, BodyError, FILE_READ_SIZE};
 use millpond_system::clock::{self, Instant};
 
-use super::client::Client;
+use super::Client;
 use crate::failure::ClientGone;
 use crate::response::tokens::Tokens;
 use millpond_wire::header::Fields;
@@ -128,7 +128,7 @@ pub struct Outgoing<'a> {
 }
 
 /// Number of bytes that may be sent now under a `limit_rate`; waits until it is at least one.
-pub(super) async fn rate_allowance(
+pub(crate) async fn rate_allowance(
     client: &Client,
     limits: &SendLimits,
     started: Instant,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 
 use super::Http1;
-use crate::downstream::body::{Remains, RequestBody};
+use crate::client::body::{Remains, RequestBody};
 use crate::failure::ClientGone;
 use crate::failure::Failure;
 use millpond_wire::http1::chunked::{ChunkEvent, ChunkedDecoder, Strictness, TrailerLimits};
@@ -29,7 +29,7 @@ const DISCARDED_BEFORE_ANSWER: usize = 128 * 1024;
 
 /// The part of a body that is still to be received.
 #[derive(Debug, Default)]
-pub(super) enum Incoming {
+pub(crate) enum Incoming {
     /// Nothing.
     #[default]
     None,
@@ -97,7 +97,7 @@ impl Incoming {
 
 impl Http1 {
     /// Begins the body that a head announces.
-    pub(super) fn begin(&self, head: &RequestHead, framing: Framing) -> RequestBody {
+    pub(crate) fn begin(&self, head: &RequestHead, framing: Framing) -> RequestBody {
         self.wants_continue.set(head.expects_continue());
         self.keep_alive.set(head.keep_alive_wanted());
         *self.incoming.borrow_mut() = Incoming::begin(framing);
@@ -111,23 +111,23 @@ impl Http1 {
     }
 
     /// Has the rest of the body be taken for nothing.
-    pub(in crate::downstream) fn forget_body(&self) {
+    pub(crate) fn forget_body(&self) {
         *self.incoming.borrow_mut() = Incoming::None;
     }
 
     /// True when nothing of the body is still to come.
-    pub(in crate::downstream) fn is_body_done(&self) -> bool {
+    pub(crate) fn is_body_done(&self) -> bool {
         self.incoming.borrow().is_done()
     }
 
     /// True while the client waits to be asked for its body.
-    pub(in crate::downstream) fn waits_to_be_asked(&self) -> bool {
+    pub(crate) fn waits_to_be_asked(&self) -> bool {
         self.wants_continue.get()
     }
 
     /// True when the client was not asked for its body: nobody knows whether it will send it (RFC
     /// 9110 §10.1.1).
-    pub(super) fn is_body_in_doubt(&self) -> bool {
+    pub(crate) fn is_body_in_doubt(&self) -> bool {
         self.wants_continue.get() && !self.is_body_done()
     }
 
@@ -145,7 +145,7 @@ impl Http1 {
     /// The next bytes of the body; empty at the end.
     ///
     /// Sends `100 Continue` before it waits for the first byte, when the client asked for it.
-    pub(in crate::downstream) async fn next_chunk(
+    pub(crate) async fn next_chunk(
         &self,
         counted: &Cell<u64>,
         timeout: Duration,
@@ -164,7 +164,7 @@ impl Http1 {
 
     /// The part of the body that has come, up to about `max` bytes, without waiting; and whether
     /// that is all of it.
-    pub(in crate::downstream) fn take_ready(
+    pub(crate) fn take_ready(
         &self,
         counted: &Cell<u64>,
         max: usize,
@@ -207,7 +207,7 @@ impl Http1 {
 
     /// Throws away the part that has come of a body that nobody will read. A body that the client
     /// was not asked for stays.
-    pub(in crate::downstream) fn discard_ready(&self, counted: &Cell<u64>) -> Result<(), Failure> {
+    pub(crate) fn discard_ready(&self, counted: &Cell<u64>) -> Result<(), Failure> {
         if self.waits_to_be_asked() {
             return Ok(());
         }
@@ -227,7 +227,7 @@ impl Http1 {
 
     /// RFC 9110 §10.1.1: sends the interim answer that lets a waiting client send its body; once,
     /// if it asked for it.
-    pub(in crate::downstream) async fn ask_for_body(&self) -> Result<(), Failure> {
+    pub(crate) async fn ask_for_body(&self) -> Result<(), Failure> {
         if !self.wants_continue.take() {
             return Ok(());
         }

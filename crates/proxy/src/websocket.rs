@@ -31,7 +31,7 @@ pub(crate) fn is_asked(head: &RequestHead) -> bool {
 }
 
 /// The request that HTTP/1 would have brought.
-pub(super) fn to_upgrade(head: &RequestHead) -> RequestHead {
+pub(crate) fn to_upgrade(head: &RequestHead) -> RequestHead {
     let words = [chance::word().to_be_bytes(), chance::word().to_be_bytes()];
     head::to_upgrade(head, base64::encode(words.as_flattened()).as_bytes())
 }

@@ -1,8 +1,25 @@
 //! The client of one request: its address after `real_ip`, its bytes, and the wire to it.
 //!
+//! ```text
+//! Connection   facts that last: addresses, number, when it was accepted
+//!    ▲
+//! Client       one for each request: its address, its bytes
+//!    │
+//!    ▼
+//! Wire         the way its bytes go: none, HTTP/1, or a stream of a connection that has several
+//! ```
+//!
 //! Subrequests and evaluations for a request share its client. Work that goes on behind a request
 //! (an update of the cache, a mirrored request) has a client of its own, without a wire
 //! ([`Client::detached`]): it stays that client's, whoever asks next on the same connection.
+
+pub(crate) mod agreed;
+pub mod body;
+pub mod carrier;
+pub mod connection;
+pub(crate) mod http1;
+pub mod send;
+pub mod wire;
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -12,19 +29,30 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use millpond_system::address::Address;
-use millpond_system::clock;
+use millpond_system::clock::{self, Instant};
 
-use super::body::Remains;
-use super::carrier;
-use super::connection::Connection;
-use super::http1::Http1;
-use super::http1::behind::Task;
-use super::serve::Came;
-use super::wire::{Broken, Stream, Wire};
+use self::body::Remains;
+use self::connection::Connection;
+use self::http1::Http1;
+use self::http1::behind::Task;
+use self::wire::{Broken, Stream, Wire};
 use crate::failure::ClientGone;
 use crate::failure::Failure;
 use millpond_wire::header::Fields;
 use millpond_wire::http1::Version;
+use millpond_wire::http1::request::RequestHead;
+
+/// A head that has come.
+pub struct Came {
+    /// The head.
+    pub head: Rc<RequestHead>,
+    /// The time of its first byte.
+    pub started: Instant,
+    /// The time when all of it was there.
+    pub at: Instant,
+    /// True when it was sent before the answer to the request before it.
+    pub is_pipelined: bool,
+}
 
 /// The client of one request.
 pub struct Client {
@@ -56,7 +84,7 @@ impl Client {
     }
 
     /// Becomes the client of the next request, after one of which nothing is left.
-    pub(super) fn begin_anew(&mut self, came: &Came) {
+    pub(crate) fn begin_anew(&mut self, came: &Came) {
         let remote = self.remote.get_mut();
         if *remote != self.connection.peer {
             remote.clone_from(&self.connection.peer);

@@ -19,12 +19,7 @@ const USUAL: usize = 512;
 
 impl Http1 {
     /// Sends an interim answer.
-    pub(in crate::downstream) async fn inform(
-        &self,
-        status: u16,
-        fields: &Fields,
-        timeout: Duration,
-    ) {
+    pub(crate) async fn inform(&self, status: u16, fields: &Fields, timeout: Duration) {
         let mut text = BytesMut::with_capacity(USUAL);
         encode::write_status(&mut text, status);
         encode::write_fields(&mut text, fields);

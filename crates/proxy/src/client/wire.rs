@@ -86,7 +86,7 @@ pub enum Broken {
 
 impl dyn Stream {
     /// The next bytes of the request's body, within `timeout`; empty at its end.
-    pub(super) async fn next_chunk(&self, timeout: Duration) -> Result<Bytes, Failure> {
+    pub(crate) async fn next_chunk(&self, timeout: Duration) -> Result<Bytes, Failure> {
         let next = std::future::poll_fn(|cx| self.poll_body(cx));
         match Timer::new().guard_for(timeout, next).await {
             Ok(chunk) => chunk,
@@ -98,7 +98,7 @@ impl dyn Stream {
     }
 
     /// Appends to `ready` the part of the body that has come, up to about `max` bytes.
-    pub(super) fn take_ready(&self, ready: &mut BytesMut, max: usize) -> Result<Remains, Failure> {
+    pub(crate) fn take_ready(&self, ready: &mut BytesMut, max: usize) -> Result<Remains, Failure> {
         let mut cx = Context::from_waker(Waker::noop());
         while !self.is_body_done() {
             if ready.len() >= max {

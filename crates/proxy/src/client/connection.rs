@@ -3,6 +3,7 @@
 //! still ask for them.
 
 use std::cell::{Cell, OnceCell};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,11 +12,21 @@ use millpond_system::address::Address;
 use millpond_system::clock::Instant;
 use millpond_system::quota::Waiting;
 
-use super::proxy_protocol::Told;
+use crate::client::agreed::Agreed;
 use crate::settings::Server;
 use crate::settings::listen::Listen;
-use crate::tls::agreed::Agreed;
 use crate::worker::{Displaced, Generation};
+
+/// Facts that the header of the PROXY protocol tells of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The client.
+    pub source: SocketAddr,
+    /// The address that it connected to.
+    pub server: SocketAddr,
+    /// Types, lengths and values as they came.
+    pub(crate) values: Box<[u8]>,
+}
 
 /// A client's connection.
 pub struct Connection {
@@ -82,7 +93,7 @@ impl Connection {
 
     /// The same connection as it is seen before the handshake is over, when no more is known than
     /// what the client asked for.
-    pub(super) fn asking(&self, asked: Agreed) -> Self {
+    pub(crate) fn asking(&self, asked: Agreed) -> Self {
         let addresses = [self.peer.clone(), self.local.clone()];
         let generation = Rc::clone(&self.generation);
         Connection {
@@ -112,7 +123,7 @@ impl Connection {
     }
 
     /// The server that speaks until a request names another one.
-    pub(super) fn first_server<'a>(&'a self, listen: &'a Listen) -> &'a Arc<Server> {
+    pub(crate) fn first_server<'a>(&'a self, listen: &'a Listen) -> &'a Arc<Server> {
         match self.tls.get() {
             Some(agreed) => &agreed.server,
             None => listen.names.default_server(),
@@ -120,7 +131,7 @@ impl Connection {
     }
 
     /// Counts a request; returns its number.
-    pub(super) fn count_request(&self) -> u32 {
+    pub(crate) fn count_request(&self) -> u32 {
         let number = self.requests.get() + 1;
         self.requests.set(number);
         number

@@ -24,12 +24,12 @@ use crate::worker::Member;
 const ARRIVAL: usize = 4 * 1024;
 
 /// Bytes asked of the socket at once where the first buffer is not enough.
-pub(super) const LARGE_READ: usize = 16 * 1024;
+pub(crate) const LARGE_READ: usize = 16 * 1024;
 
 /// Time for which a connection that has just been answered, or accepted, is kept when its
 /// generation closes: its client was told that it may go on, and its next request may be on the
 /// way. (200 ms: more than most round trips; a process that ends is hardly kept by it.)
-pub(super) const CLOSING_GRACE: Duration = Duration::from_millis(200);
+pub(crate) const CLOSING_GRACE: Duration = Duration::from_millis(200);
 
 /// A connection's bytes.
 pub struct Carrier {
@@ -53,7 +53,7 @@ pub struct Left<'a>(Option<&'a Carrier>);
 
 impl Left<'_> {
     /// A wait without an end.
-    pub(super) fn never() -> Self {
+    pub(crate) fn never() -> Self {
         Left(None)
     }
 }
@@ -90,7 +90,7 @@ impl Carrier {
     /// client's end of stream. At least `size` bytes are asked for, within reason.
     ///
     /// While there is nothing, the connection holds no memory for it.
-    pub(super) fn poll_arrival(
+    pub(crate) fn poll_arrival(
         &self,
         cx: &mut Context<'_>,
         size: usize,
@@ -111,7 +111,7 @@ impl Carrier {
     /// Reads more bytes into the inbox within `timeout`.
     ///
     /// Returns false at the client's end of stream.
-    pub(super) async fn fill_inbox(
+    pub(crate) async fn fill_inbox(
         &self,
         size: usize,
         timeout: Duration,
@@ -131,19 +131,19 @@ impl Carrier {
     }
 
     /// Waits until the client has closed its side.
-    pub(super) fn left(&self) -> Left<'_> {
+    pub(crate) fn left(&self) -> Left<'_> {
         Left(Some(self))
     }
 
     /// True when the client has sent more than was read.
-    pub(super) fn has_unread(&self) -> bool {
+    pub(crate) fn has_unread(&self) -> bool {
         !self.inbox.borrow().is_empty() || self.transport.has_unread()
     }
 }
 
 /// Ends the sending side and reads on for a while, so that the client can read the answer before a
 /// reset.
-pub(super) async fn linger(carrier: &Carrier, member: &Member, time: Duration, timeout: Duration) {
+pub(crate) async fn linger(carrier: &Carrier, member: &Member, time: Duration, timeout: Duration) {
     carrier.transport.shutdown_write();
     carrier
         .connection
