@@ -10,9 +10,11 @@
 //! what runs all this as a process, stand in the crate above.
 
 pub mod cache;
+pub mod cache_settings;
 pub mod client;
 pub mod collector;
 pub mod conditional;
+pub mod content;
 pub mod counters;
 pub mod descriptors;
 pub mod downstream;
@@ -23,6 +25,7 @@ pub mod handler;
 pub mod log;
 pub mod map;
 pub mod otel;
+pub(crate) mod pass;
 pub mod phase;
 pub mod protocol;
 pub mod provenance;
@@ -33,6 +36,7 @@ pub mod rewrite;
 pub mod route;
 pub mod scope;
 pub mod settings;
+pub mod site;
 pub mod stats;
 pub mod steps;
 pub mod subrequest;

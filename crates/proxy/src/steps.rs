@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crate::content::error_pages;
 use crate::failure::Failure;
 use crate::filter::settings::FilterSettings;
 use crate::handler::settings::HandlerSettings;
@@ -19,7 +20,7 @@ use crate::settings::tree::LocationKind;
 /// The handlers, and the pages of errors.
 pub static STEPS: Steps = Steps {
     handlers: HANDLERS,
-    takes_over: error_page::takes_over,
+    takes_over: error_pages::takes_over,
     follow_status: error_page::follow_status,
 };
 

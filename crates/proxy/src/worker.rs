@@ -404,8 +404,10 @@ impl Generation {
     fn close_waiting(&self) -> usize {
         let connections = self.connections.borrow();
         let waiting = |slot: &Slot| {
-            let client = slot.client.as_ref()?.upgrade();
-            let client = client.filter(|client| !client.is_displaced())?;
+            let client = slot.client.as_ref()?.upgrade()?;
+            if client.is_displaced() {
+                return None;
+            }
             let waker = slot.waker.clone()?;
             Some((client.waiting(), (client, waker)))
         };

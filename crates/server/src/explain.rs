@@ -25,17 +25,17 @@ use millpond_cache::use_stale::StaleCause;
 use millpond_cache::variant::RequestFields;
 use millpond_conf::{Span, Template};
 use millpond_proxy::cache::exchange::PassExchange;
-use millpond_proxy::cache::site;
+use millpond_proxy::content::{ContentHandler, Explained};
 use millpond_proxy::downstream::serve::find_server;
 use millpond_proxy::failure::Failure;
 use millpond_proxy::handler::access::{self, Foreseen};
-use millpond_proxy::handler::{ContentHandler, Explained};
 use millpond_proxy::phase::{self, Phase};
 use millpond_proxy::protocol::Protocol;
 use millpond_proxy::request::Request;
 use millpond_proxy::settings::Conf;
 use millpond_proxy::settings::listen::{Binding, Listen};
 use millpond_proxy::settings::tree::{AfterPrefix, LocationKind};
+use millpond_proxy::site;
 use millpond_proxy::tls::explain::{Shown, certificate};
 use millpond_proxy::upstream::pass::{self, PassTarget};
 use millpond_proxy::upstream::{by_rfc, http};
@@ -480,14 +480,17 @@ fn answered(req: &mut Request, failure: &Failure) -> End {
 }
 
 fn end(req: &mut Request) -> End {
-    match req.location.parts.get().cloned() {
-        Some(ContentHandler::Pass(target)) => End::Passed(Box::new(passed(req, &target))),
-        Some(ContentHandler::Own(handler)) => match handler.explain() {
-            Explained::Itself(directive) => End::Itself(directive),
-            Explained::Purges(zone) => End::Purges(zone),
-            Explained::Files => End::Files(text(&req.uri)),
-        },
-        None => End::Files(text(&req.uri)),
+    let handler = req.location.parts.get::<ContentHandler>().cloned();
+    if let Some(target) = handler.as_ref().and_then(PassTarget::of) {
+        return End::Passed(Box::new(passed(req, target)));
+    }
+    let Some(ContentHandler::Own(handler)) = handler else {
+        return End::Files(text(&req.uri));
+    };
+    match handler.explain() {
+        Explained::Itself(directive) => End::Itself(directive),
+        Explained::Purges(zone) => End::Purges(zone),
+        Explained::Files => End::Files(text(&req.uri)),
     }
 }
 

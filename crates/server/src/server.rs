@@ -36,7 +36,6 @@ use std::time::Duration;
 use millpond_fleet::Fleets;
 use millpond_otlp::Exporters;
 use millpond_otlp::exporter::FLUSH_MAX;
-use millpond_proxy::cache::site;
 use millpond_proxy::cache::zones::Registry;
 use millpond_proxy::cache::{fleet, sweep, zones};
 use millpond_proxy::downstream::quic::Directory;
@@ -266,7 +265,7 @@ impl Server {
             let shared = &self.shared;
             let opened = Registry::of(shared).open(conf, &shared.sites);
             opened.map_err(StartError::Zone)?;
-            site::expect(shared, conf);
+            Registry::expect(shared, conf);
             let disks = Box::new(Registry::of(shared).disks());
             shared.ledger.keep(conf, &shared.sites, disks);
         }
@@ -386,7 +385,7 @@ impl Server {
         if let (Some(stream), Some(older)) = (&conf.stream, &self.conf.stream) {
             stream.parts.of::<Groups>().inherit(older.parts.of());
         }
-        site::expect(&self.shared, &conf);
+        Registry::expect(&self.shared, &conf);
         let disks = Box::new(Registry::of(&self.shared).disks());
         self.shared.ledger.keep(&conf, &self.shared.sites, disks);
         self.conf = Arc::new(conf);

@@ -4,7 +4,7 @@
 //! What the configuration defines by itself (`map`, `set`, captures) is found before these.
 
 use millpond_proxy::var::{ComposedVariable, Records, Variable, VariableFamily, WordVariable};
-use millpond_proxy::{cache, downstream, filter, handler, tls, upstream, var};
+use millpond_proxy::{cache, content, downstream, filter, handler, site, tls, upstream, var};
 
 /// All of them.
 pub(crate) const RECORDS: &Records = &Records {
@@ -43,10 +43,10 @@ const WORDS: &[&[WordVariable]] = &[
 ];
 
 const COMPOSED: &[&[ComposedVariable]] = &[
-    handler::path::VARIABLES,
+    content::path::VARIABLES,
     handler::secure_link::VARIABLES,
     handler::secure_link_hmac::VARIABLES,
-    cache::site::VARIABLES,
+    site::VARIABLES,
     filter::userid::COMPOSED,
 ];
 

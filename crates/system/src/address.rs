@@ -7,6 +7,8 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use rustix::net::{SocketAddrAny, SocketAddrUnix};
+
 /// An address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Address {
@@ -17,6 +19,18 @@ pub enum Address {
 }
 
 impl Address {
+    /// An address as the kernel gave it; IPv4 that came through an IPv6 socket becomes IPv4.
+    pub fn of_kernel(any: &SocketAddrAny) -> Self {
+        if let Ok(mut address) = SocketAddr::try_from(any.clone()) {
+            address.set_ip(address.ip().to_canonical());
+            return Address::Inet(address);
+        }
+        let unix = SocketAddrUnix::try_from(any.clone()).ok();
+        let path = unix.as_ref().and_then(SocketAddrUnix::path);
+        let text = path.as_deref().and_then(|path| path.to_str().ok());
+        Address::Unix(text.map(PathBuf::from).unwrap_or_default())
+    }
+
     /// The IP address, unless it is a Unix socket.
     pub fn ip(&self) -> Option<IpAddr> {
         match self {

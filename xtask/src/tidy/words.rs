@@ -41,6 +41,7 @@ const DISKS: &[&str] = &[
     "crates/conf/src/source.rs",
     "crates/conf/src/load.rs",
     "crates/millpond/src/",
+    "crates/proxy/src/content/",
     "crates/proxy/src/handler/",
     // Databases of addresses.
     "crates/proxy/src/map/geoip2/database.rs",
@@ -58,7 +59,7 @@ const DISKS: &[&str] = &[
     "crates/server/src/control/socket.rs",
     // Bodies that are sent from files.
     "crates/system/src/body.rs",
-    "crates/proxy/src/downstream/body.rs",
+    "crates/proxy/src/client/body.rs",
     // Counters that outlive the process.
     "crates/proxy/src/stats/ledger.rs",
     // Connections that are written down.

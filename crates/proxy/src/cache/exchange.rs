@@ -30,18 +30,17 @@ use millpond_system::clock;
 use millpond_wire::header::Known;
 use millpond_wire::http1::{Method, encode};
 
-use super::groups;
 use super::peers::ask::{self as peers, Given};
-use super::purge;
-use super::site;
+use super::{groups, purge};
 use crate::client::body::RequestBody;
 use crate::client::http1::behind;
+use crate::content::error_pages;
 use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
-use crate::handler::error_page;
 use crate::log::request_error;
 use crate::otel::{self, fill::FillSpan};
 use crate::protocol::Protocol;
 use crate::request::Request;
+use crate::site;
 use crate::upstream::ask::Ask;
 use crate::upstream::exchange::{self, Fetched};
 use crate::upstream::pass::PassTarget;
@@ -138,7 +137,7 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
                     let (req, protocol) = (self.req.borrow_mut(), self.target.protocol);
                     // nginx: an error is intercepted before it is asked how it is to be read.
                     let is_unbuffered =
-                        !error_page::is_intercepted(req, protocol, fetched.head.status)
+                        !error_pages::is_intercepted(req, protocol, fetched.head.status)
                             && !buffer::is_buffered(req, protocol, &fetched.head.fields);
                     let rate = buffer::limit_rate(req, protocol);
                     Ok(Origin {

@@ -25,32 +25,26 @@ use millpond_wire::header::{Field, Fields, Known};
 use millpond_wire::http1;
 
 use super::body::{self, FillBody};
-use super::encodings;
 use super::exchange::{Failed, Origin, PassExchange, clients_range};
-use super::leap;
-use super::loaded;
-use super::peers;
-use super::slice;
 use super::status_header::{self, Told};
-use super::view;
+use super::uncached::fetch;
 use super::zones::{LocationCache, ZoneOf};
+use super::{encodings, leap, loaded, peers, slice, view};
 use crate::failure::Failure;
-use crate::handler;
-use crate::otel;
 use crate::otel::steps::Steps;
 use crate::phase::{Begun, Flow};
 use crate::protocol::Protocol;
 use crate::provenance::{Provenance, Whence};
 use crate::request::Request;
 use crate::request::scratch::with_scratch;
-use crate::request_body;
 use crate::response::Response;
 use crate::settings::Location;
 use crate::trace::Freshness;
 use crate::upstream::answer::{self, AnswerHead, Stored};
-use crate::upstream::pass::{PassTarget, Resolved, fetch};
+use crate::upstream::pass::{PassTarget, Resolved};
 use crate::upstream::settings::UpstreamSettings;
 use crate::upstream::{by_rfc, http};
+use crate::{content, otel, request_body};
 
 /// Answers from the zone, or from the origin through it; a hit at once.
 pub fn begin<'a>(
@@ -116,7 +110,7 @@ pub fn begin<'a>(
             let hit = (&found, CacheStatus::Hit, zone.arc());
             let mut response = answer_with_entry(req, target, hit, tries_before);
             if loaded::is_begun(req, &mut response) {
-                return handler::respond(req, response).map(Begun::Done);
+                return content::respond(req, response).map(Begun::Done);
             }
             let mut rest = rest(req, key, zone);
             rest.loading = Some((Box::new(found), response));
@@ -245,7 +239,7 @@ impl<'a> Rest<'a> {
                     self.loading = Some((found, response));
                     return Ok(self.wait());
                 }
-                return handler::respond(self.exchange.into_request(), response).map(Begun::Done);
+                return content::respond(self.exchange.into_request(), response).map(Begun::Done);
             }
             begun => self.begun = Some(begun.into()),
         }
@@ -265,7 +259,7 @@ impl<'a> Rest<'a> {
     fn run(mut self) -> impl Future<Output = Result<Flow, Failure>> + 'a {
         async move {
             let response = self.answer().await?;
-            handler::respond(self.exchange.into_request(), response)
+            content::respond(self.exchange.into_request(), response)
         }
     }
 

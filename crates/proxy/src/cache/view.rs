@@ -17,7 +17,6 @@ use millpond_wire::header::{Fields, Known, KnownSet, SharedFields};
 use millpond_wire::http1::encode;
 
 use crate::conditional::range;
-use crate::handler::ContentHandler;
 use crate::provenance::{Provenance, Whence};
 use crate::request::Request;
 use crate::response::{Changes, Conditions, Orders, Parts, RangeRule, Response, Source};
@@ -120,10 +119,8 @@ fn is_place_free(req: &Request, head: &SharedHead) -> bool {
 
 /// True if the target is that of the location itself, which tells views apart.
 fn is_handler(req: &Request, target: &PassTarget) -> bool {
-    match req.location.parts.get() {
-        Some(ContentHandler::Pass(own)) => std::ptr::eq(&**own, target),
-        _ => false,
-    }
+    let own = req.location.parts.get().and_then(PassTarget::of);
+    own.is_some_and(|own| std::ptr::eq(&**own, target))
 }
 
 /// An answer that begins as a view says.

@@ -43,6 +43,7 @@ use crate::settings::declared::Declared;
 use crate::settings::level::Closing;
 use crate::settings::location::LocationSettings;
 use crate::settings::{Conf, Location};
+use crate::site;
 use crate::stats::site::Sites;
 use crate::worker::Shared;
 
@@ -422,8 +423,18 @@ impl Registry {
         Ok(())
     }
 
+    /// Reads what a configuration says of sites, and gives those that it names their numbers in
+    /// the zones of a process.
+    pub fn expect(shared: &Shared, conf: &Conf) {
+        shared.site_info.read(conf);
+        let mut names = site::written(conf);
+        names.extend(shared.site_info.names());
+        Registry::of(shared).expect_sites(&names);
+        shared.sites.expect(names);
+    }
+
     /// Sites that are to be expected have numbers in all zones.
-    pub fn expect_sites(&self, names: &HashSet<Bytes>) {
+    fn expect_sites(&self, names: &HashSet<Bytes>) {
         for (_, zone) in self.open.all() {
             zone.store.expect_sites(names.iter().map(|name| &name[..]));
         }

@@ -14,14 +14,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millpond_system::address::Address;
-use millpond_system::clock;
 use millpond_system::log::error::{self, Level};
 use millpond_system::quota::{Seat, Shortage, Side};
 use millpond_system::reserve::is_shortage_error;
-use millpond_system::root_helper;
 use millpond_system::socket::Socket;
 use millpond_system::tls_socket::TlsSocket;
 use millpond_system::transport::Transport;
+use millpond_system::{clock, root_helper};
 use socket2::{Domain, Protocol, SockAddr, Socket as RawSocket, Type};
 use tokio::io::unix::AsyncFd;
 
@@ -215,7 +214,9 @@ fn start(
     binding: &Arc<Binding>,
     generation: &Rc<Generation>,
 ) -> Option<(Carrier, Member)> {
-    let peer = peer.map_or(Address::Unix(Default::default()), |any| address_of(&any));
+    let peer = peer.map_or(Address::Unix(Default::default()), |any| {
+        Address::of_kernel(&any)
+    });
     let local = local_address(&fd, &binding.bound);
     let socket = Socket::accepted(fd).ok()?;
     let worker = &generation.worker;
@@ -238,27 +239,8 @@ fn start(
 /// The address that a client connected to; asked of the kernel only for wildcard listeners.
 fn local_address(fd: &OwnedFd, bound: &Address) -> Address {
     match bound {
-        Address::Inet(inet) if inet.ip().is_unspecified() => {
-            rustix::net::getsockname(fd).map_or_else(|_| bound.clone(), |any| address_of(&any))
-        }
+        Address::Inet(inet) if inet.ip().is_unspecified() => rustix::net::getsockname(fd)
+            .map_or_else(|_| bound.clone(), |any| Address::of_kernel(&any)),
         bound => bound.clone(),
-    }
-}
-
-/// An address as the kernel gave it; IPv4 that came through an IPv6 socket becomes IPv4.
-pub fn address_of(any: &rustix::net::SocketAddrAny) -> Address {
-    match SocketAddr::try_from(any.clone()) {
-        Ok(mut address) => {
-            address.set_ip(address.ip().to_canonical());
-            Address::Inet(address)
-        }
-        Err(_) => match rustix::net::SocketAddrUnix::try_from(any.clone()) {
-            Ok(unix) => Address::Unix(
-                unix.path()
-                    .and_then(|path| path.to_str().ok().map(Into::into))
-                    .unwrap_or_default(),
-            ),
-            Err(_) => Address::Unix(Default::default()),
-        },
     }
 }

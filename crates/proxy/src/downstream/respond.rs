@@ -25,14 +25,13 @@ use crate::client::send::{AnswerHead, BodyKind, Outgoing, SendError, SendLimits,
 use crate::client::wire::{Stream, Wire};
 use crate::conditional::Refusal;
 use crate::failure::{CLOSE_WITHOUT_ANSWER, ClientGone};
-use crate::filter;
 use crate::filter::fragment;
 use crate::request::Request;
 use crate::response::{Response, Source};
 use crate::stats::Label;
 use crate::stats::site::{Answered, Counting};
 use crate::stats::times::Timed;
-use crate::websocket;
+use crate::{filter, websocket};
 use millpond_wire::header::{Fields, Known, KnownSet};
 use millpond_wire::http1::Version;
 
@@ -332,7 +331,7 @@ fn count(req: &mut Request, whole: Option<Duration>) {
     let place = worker.place.place;
     shared.cache.record(place, label, answered.bytes);
     let of_site = |counting: &Counting<'_>, site| counting.answered(place, site, &answered);
-    crate::cache::site::count(req, of_site);
+    crate::site::count(req, of_site);
     let until_end = || req.sent.ended.unwrap_or_else(clock::instant) - req.started;
     let timed = Timed {
         label,

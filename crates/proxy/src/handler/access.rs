@@ -21,7 +21,8 @@ use millpond_wire::header::Known;
 use millpond_wire::http1::Method;
 
 use super::auth_basic::Checked;
-use super::{ContentHandler, auth_basic, auth_request};
+use super::{auth_basic, auth_request};
+use crate::content::ContentHandler;
 use crate::failure::Failure;
 use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;

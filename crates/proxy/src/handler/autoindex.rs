@@ -17,8 +17,8 @@ use millpond_system::log::stamp::offset_at;
 use millpond_wire::http1::Method;
 
 use super::folder::{self, Entry};
-use super::open_file::Kind;
-use super::path;
+use crate::content::open_file::Kind;
+use crate::content::path;
 use crate::failure::Failure;
 use crate::filter::charset;
 use crate::handler::settings::HandlerSettings;

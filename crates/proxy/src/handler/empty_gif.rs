@@ -8,7 +8,7 @@ use millpond_conf::{Contexts, Statement};
 use millpond_wire::header::Known;
 use millpond_wire::http1::Method;
 
-use super::{ContentHandler, Explained, Handler};
+use crate::content::{ContentHandler, Explained, Handler};
 use crate::failure::Failure;
 use crate::phase::Begun;
 use crate::request::Request;

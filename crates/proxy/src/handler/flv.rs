@@ -9,7 +9,8 @@
 use bytes::Bytes;
 use millpond_conf::{Contexts, Statement};
 
-use super::{ContentHandler, Explained, Handler, part_or_files, static_file};
+use super::{part_or_files, static_file};
+use crate::content::{ContentHandler, Explained, Handler};
 use crate::failure::Failure;
 use crate::phase::Begun;
 use crate::request::Request;

@@ -11,7 +11,7 @@ use millpond_system::log::error::Level;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::open_file::{Kind, PathError};
+use crate::content::open_file::{Kind, PathError};
 use crate::failure::Failure;
 use crate::log::request_error;
 use crate::request::Request;

@@ -12,8 +12,9 @@ use bytes::BytesMut;
 use millpond_conf::{ArgError, Args, FromArgs, Template};
 use millpond_system::log::error::Level;
 
-use super::open_file::{self, Kind, PathError};
-use super::path::{self, FilePath};
+use crate::content::open_file::{self, Kind, PathError};
+use crate::content::path::{self, FilePath};
+use crate::content::settings::ContentSettings;
 use crate::failure::Failure;
 use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
@@ -164,8 +165,8 @@ fn index_failure(req: &Request, file: &[u8], error: PathError) -> Failure {
     if req
         .location
         .settings
-        .of::<HandlerSettings>()
-        .static_files
+        .of::<ContentSettings>()
+        .open_file
         .log_not_found
     {
         request_error::write(

@@ -9,7 +9,6 @@ pub(crate) mod acme_challenge;
 pub mod auth_basic;
 pub mod auth_request;
 pub(crate) mod autoindex;
-pub(crate) mod disable_symlinks;
 pub mod empty_gif;
 pub(crate) mod error_page;
 pub mod flv;
@@ -20,12 +19,9 @@ pub(crate) mod input_headers;
 pub mod limit_conn;
 pub mod limit_req;
 pub mod limit_zone;
-pub(crate) mod mime;
 pub(crate) mod mirror;
 pub mod mp4;
-pub(crate) mod open_file;
 pub(crate) mod password;
-pub mod path;
 pub(crate) mod post_action;
 pub(crate) mod random_index;
 pub mod realip;
@@ -39,67 +35,21 @@ pub(crate) mod static_file;
 pub mod stub_status;
 pub mod try_files;
 
-use std::fmt::Debug;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use millpond_semantics::uri::safe_uri;
 use millpond_wire::http1::Method;
 use millpond_wire::http1::request::Refusal;
 
+use crate::content::ContentHandler;
 use crate::failure::Failure;
 use crate::phase::{self, Begun, Flow};
 use crate::request::Request;
-use crate::request_body;
 use crate::response::Response;
-use crate::scope::parts::{Part, Place};
 use crate::settings::level::{Closing, Proxies};
 use crate::settings::tree::{Captured, Found};
-use crate::upstream::{by_rfc, pass};
-
-/// The handler that a location names.
-#[derive(Clone, Debug)]
-pub enum ContentHandler {
-    /// `proxy_pass` and its like.
-    Pass(Arc<pass::PassTarget>),
-    /// Any other, by its record.
-    Own(Arc<dyn Handler>),
-}
-
-impl Part for ContentHandler {
-    const PLACE: Place = Place::Content;
-}
-
-/// The record of a handler: how it runs, and how it is explained. The row of its directive puts it
-/// into the draft of the location.
-pub trait Handler: Debug + Send + Sync {
-    /// The answer, or what waits for it.
-    fn begin<'a>(&self, req: &'a mut Request) -> Result<Begun<'a>, Failure>;
-
-    /// The kind of answers that the handler makes.
-    fn explain(&self) -> Explained;
-
-    /// Takes over settings of its own when the block that names the handler is closed.
-    fn settle(&mut self, _level: &mut Closing<'_>) {}
-}
-
-/// The kind of answers that a handler makes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Explained {
-    /// Answers that this directive makes.
-    Itself(&'static str),
-    /// Files, or parts of them.
-    Files,
-    /// Purges of the zone.
-    Purges(String),
-}
-
-impl ContentHandler {
-    /// A handler by its record.
-    pub fn own(handler: impl Handler + 'static) -> Self {
-        ContentHandler::Own(Arc::new(handler))
-    }
-}
+use crate::upstream::by_rfc;
+use crate::upstream::pass::PassTarget;
+use crate::{pass, request_body};
 
 /// Gives the handler that a block names its settings.
 pub fn close(level: &mut Closing<'_>) {
@@ -156,11 +106,8 @@ fn check_lists(req: &Request) -> Result<(), Failure> {
     let Some(repeated) = req.head.repeated() else {
         return Ok(());
     };
-    let by_rfc = match req.location.parts.get() {
-        Some(ContentHandler::Pass(target)) => by_rfc::is_on(req, target),
-        _ => false,
-    };
-    if by_rfc {
+    let target = req.location.parts.get().and_then(PassTarget::of);
+    if target.is_some_and(|target| by_rfc::is_on(req, target)) {
         Ok(())
     } else {
         Err(Failure::bad_request(
@@ -175,10 +122,14 @@ pub fn content(req: &mut Request) -> Result<Begun<'_>, Failure> {
         return Err(Failure::Internal("no upstream configuration".to_string()));
     }
     let location = Arc::clone(&req.location);
-    match location.parts.get() {
-        Some(ContentHandler::Pass(target)) => pass::begin(req, &location, target),
-        Some(ContentHandler::Own(handler)) => handler.begin(req),
-        None => run_files(req).map(Begun::Done),
+    let Some(handler) = location.parts.get() else {
+        return run_files(req).map(Begun::Done);
+    };
+    match (handler, PassTarget::of(handler)) {
+        (_, Some(target)) => pass::begin(req, &location, target),
+        (ContentHandler::Own(handler), _) => handler.begin(req),
+        // No other module puts a target.
+        (ContentHandler::Pass(_), None) => Err(Failure::Status(500)),
     }
 }
 
@@ -213,33 +164,4 @@ fn run_folder(req: &mut Request) -> Result<Flow, Failure> {
         Some(list) => Ok(Flow::Respond(Box::new(list))),
         None => Err(index::forbidden(req)?),
     }
-}
-
-/// Responds with what an upstream or the cache answered, unless that names another path.
-pub fn respond(req: &mut Request, mut response: Box<Response>) -> Result<Flow, Failure> {
-    match response.orders.redirect.take() {
-        Some(to) => {
-            drop(response);
-            accel_redirect(req, &to)
-        }
-        None => Ok(Flow::Respond(response)),
-    }
-}
-
-/// X-Accel-Redirect: the upstream names a path or a named location of this server.
-fn accel_redirect(req: &mut Request, to: &[u8]) -> Result<Flow, Failure> {
-    if to.first() == Some(&b'@') {
-        return phase::redirect_named(req, to);
-    }
-    let Ok(uri) = safe_uri(to) else {
-        return Err(Failure::Status(404));
-    };
-    // nginx: the answer is for a GET, whatever was asked of the upstream, but for HEAD. A named
-    // location goes on with the request as it was, and so does the refusal of a path.
-    if req.method != Method::Head {
-        req.method = Method::Get;
-    }
-    let path = Bytes::copy_from_slice(&uri.path);
-    let args = uri.query.map(Bytes::copy_from_slice).unwrap_or_default();
-    phase::redirect(req, path, args)
 }

@@ -13,8 +13,9 @@ use millpond_mp4::{Begin, Error, Film, Part, Wish};
 use millpond_system::body::{BodyError, FileRegion, FileSource};
 use millpond_system::log::error::Level;
 
-use super::open_file::OpenFile;
-use super::{ContentHandler, Explained, Handler, part_or_files, static_file};
+use super::{part_or_files, static_file};
+use crate::content::open_file::OpenFile;
+use crate::content::{ContentHandler, Explained, Handler};
 use crate::failure::Failure;
 use crate::log::request_error;
 use crate::phase::Begun;

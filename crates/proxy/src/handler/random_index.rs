@@ -5,8 +5,9 @@
 use bytes::BytesMut;
 use millpond_system::chance;
 
-use super::open_file::Kind;
-use super::{folder, path};
+use super::folder;
+use crate::content::open_file::Kind;
+use crate::content::path;
 use crate::failure::Failure;
 use crate::handler::settings::HandlerSettings;
 use crate::phase::{self, Flow};

@@ -9,15 +9,10 @@ use super::access::{AddressRules, SatisfyPolicy};
 use super::auth_basic::AuthBasicPolicy;
 use super::auth_request::AuthRequestPolicy;
 use super::autoindex::AutoIndexPolicy;
-use super::disable_symlinks::SymlinkPolicy;
-use super::error_page::ErrorPolicy;
 use super::index::IndexPolicy;
 use super::limit_conn::LimitConnPolicy;
 use super::limit_req::LimitReqPolicy;
-use super::mime::TypesPolicy;
 use super::mirror::MirrorPolicy;
-use super::open_file::OpenFilePolicy;
-use super::path::RootPolicy;
 use super::post_action::PostActionPolicy;
 use super::random_index::RandomIndexPolicy;
 use super::realip::RealIpPolicy;
@@ -31,16 +26,6 @@ use crate::scope::parts::{Part, Place};
 /// Settings of handlers.
 #[derive(Clone, Debug, Scope)]
 pub struct HandlerSettings {
-    /// Answers instead of errors.
-    pub error: ErrorPolicy,
-    /// The place of files.
-    pub root: RootPolicy,
-    /// Media types of files.
-    pub types: TypesPolicy,
-    /// The files that stay open.
-    pub open_file: OpenFilePolicy,
-    /// Symbolic links on the way to files.
-    pub symlinks: SymlinkPolicy,
     /// Policy of answering with files.
     pub static_files: StaticPolicy,
     /// The files that stand for a folder.

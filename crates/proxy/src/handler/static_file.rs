@@ -1,4 +1,4 @@
-//! `etag`, `log_not_found`, `gzip_static`: files of this machine.
+//! `etag`, `gzip_static`: files of this machine.
 //!
 //! A path is mapped (`path.rs`), opened once and answered from its descriptor: a small file is read
 //! into memory, so that head and body leave in one write; a larger one is left to `sendfile`. A
@@ -19,9 +19,10 @@ use millpond_system::log::error::Level;
 use millpond_wire::header::{Fields, Known};
 use millpond_wire::http1::Method;
 
-use super::open_file::{self, Kind, OpenFile};
-use super::path::{self, FilePath};
 use super::redirect;
+use crate::content::open_file::{self, Kind, OpenFile};
+use crate::content::path::{self, FilePath};
+use crate::content::settings::ContentSettings;
 use crate::failure::Failure;
 use crate::filter::coding::CODINGS;
 use crate::filter::gzip;
@@ -42,9 +43,6 @@ pub struct StaticPolicy {
     /// Gives files an ETag, made from the time of their change and their length.
     #[directive(name = "etag", default = "on")]
     pub etag: bool,
-    /// Logs requests for files that do not exist.
-    #[directive(name = "log_not_found", default = "on")]
-    pub log_not_found: bool,
     /// Sends a file with `.gz` behind its name in the file's place: to clients that take it, or to
     /// all.
     #[directive(name = "gzip_static", default = "off")]
@@ -163,7 +161,7 @@ pub(crate) fn answer_part(
 pub(crate) fn answer(req: &Request, file: &OpenFile) -> Result<Response, Failure> {
     let settings = &req.location.settings;
     let mut fields = Fields::with_capacity(8);
-    let content_type = settings.of::<HandlerSettings>().types.type_of(&req.uri);
+    let content_type = settings.of::<ContentSettings>().types.type_of(&req.uri);
     if !content_type.is_empty() {
         fields.push_known(Known::ContentType, content_type);
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use millpond_conf::{Contexts, Statement};
 use millpond_wire::http1::Method;
 
-use super::{ContentHandler, Explained, Handler};
+use crate::content::{ContentHandler, Explained, Handler};
 use crate::failure::Failure;
 use crate::phase::Begun;
 use crate::request::Request;

@@ -17,10 +17,10 @@ use bytes::{Bytes, BytesMut};
 use millpond_conf::{Contexts, Statement, Template};
 use millpond_system::log::error::Level;
 
-use super::open_file::{self, Kind};
-use super::path::{self, FilePath, Mapping};
+use crate::content::open_file::{self, Kind};
+use crate::content::path::{self, FilePath, Mapping};
+use crate::content::settings::ContentSettings;
 use crate::failure::Failure;
-use crate::handler::settings::HandlerSettings;
 use crate::phase::{self, Flow};
 use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
@@ -127,7 +127,7 @@ pub fn run(req: &mut Request) -> Result<Flow, Failure> {
     let Some(rule) = location.parts.get::<TryFiles>() else {
         return Ok(Flow::Next);
     };
-    let mapping = location.settings.of::<HandlerSettings>().root.mapping();
+    let mapping = location.settings.of::<ContentSettings>().root.mapping();
     let mut path = path::document_root(req);
     for candidate in &rule.candidates {
         let name = relative(req.eval(&candidate.name), &candidate.name, mapping);

@@ -9,8 +9,8 @@ use millpond_wire::header::Known;
 
 use super::replace::is_absolute;
 use super::{Script, Step};
+use crate::content::mime;
 use crate::failure::Failure;
-use crate::handler::mime;
 use crate::phase::Flow;
 use crate::request::Request;
 use crate::response::Response;

@@ -16,8 +16,8 @@ use millpond_conf::{Statement, Template, VarId, Word};
 use millpond_system::log::error::Level;
 
 use super::{CaptureForm, eval, text, trace};
+use crate::content::open_file::{self, Kind};
 use crate::expression::{Captures, Case, Regex};
-use crate::handler::open_file::{self, Kind};
 use crate::request::{Request, Value};
 use crate::scope::build::Builder;
 

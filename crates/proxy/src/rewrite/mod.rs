@@ -37,8 +37,8 @@ use millpond_conf::{Contexts, Part, Statement, Template};
 use millpond_semantics::uri::{EscapeKind, escape_into};
 use millpond_system::log::error::Level;
 
+use crate::content::ContentHandler;
 use crate::failure::Failure;
-use crate::handler::ContentHandler;
 use crate::log::request_error;
 use crate::phase::Flow;
 use crate::request::Request;

@@ -25,6 +25,8 @@ pub enum Place {
     Logs,
     /// Settings of filters.
     Filters,
+    /// Settings of files and error pages.
+    ContentSettings,
     /// Settings of handlers.
     Handlers,
     /// Settings of rewriting.

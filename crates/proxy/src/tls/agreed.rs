@@ -1,4 +1,4 @@
-//! How the agreement of a handshake is taken out of its session, when that is over, and out of the
+//! Agreements of handshakes, taken out of their sessions when those are over, or out of the
 //! client's first message before.
 //!
 //! A client's certificate is judged here by the rules of the server that the handshake was for.

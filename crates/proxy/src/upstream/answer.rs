@@ -24,8 +24,8 @@ use super::pass::PassTarget;
 use super::store::StoreTarget;
 use super::{buffer, cookie, redirect, store};
 use crate::client::wire::Wire;
+use crate::content::error_pages;
 use crate::failure::Failure;
-use crate::handler::error_page;
 use crate::protocol::Protocol;
 use crate::provenance::{Provenance, Whence};
 use crate::request::Request;
@@ -194,7 +194,7 @@ pub(crate) fn from_head(
         ..Response::default()
     });
     // nginx: an error page comes before where the upstream redirects to.
-    if !error_page::takes_over(req, &response) {
+    if !error_pages::takes_over(req, &response) {
         act_on_accel(req, &mut response, &head.fields, ignore);
     }
     if policy.force_ranges {

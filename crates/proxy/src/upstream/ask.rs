@@ -3,14 +3,25 @@
 //! The cache asks so: for the whole of what a client wants a part of, for slices that are missing,
 //! or whether what is stored still holds.
 
+use std::fmt::Debug;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use millpond_cache::status::CacheStatus;
 use millpond_wire::header::Known;
 
-use crate::cache::peers::ask::PeerAsk;
+use super::request::Prepared;
+use crate::request::Request;
 use crate::trace::Why;
+
+/// A request that is sent in place of the client's own.
+pub(crate) trait Question: Debug {
+    /// Writes it, with the conditions that are asked besides.
+    fn encode(&self, req: &Request, ask: &Ask) -> Prepared;
+
+    /// Notes that the peer has given a sign of life.
+    fn lives(&self);
+}
 
 /// Additions to the client's request that the cache or a slice makes.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +39,7 @@ pub struct Ask {
     /// If-Range, of the version that the range is wanted of.
     pub if_range: Option<Bytes>,
     /// The question is one to a peer that owns the key.
-    pub(crate) peer: Option<Rc<PeerAsk>>,
+    pub(crate) peer: Option<Rc<dyn Question>>,
     /// Label of the request that these additions belong to.
     pub label: Option<CacheStatus>,
 }

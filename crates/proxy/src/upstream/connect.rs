@@ -32,7 +32,6 @@ use super::group::Group;
 use super::http2::session::Session;
 use super::keepalive;
 use super::peer::Peer;
-use crate::downstream::listener::address_of;
 use crate::failure::{UpstreamFailure, UpstreamKind};
 use crate::protocol::Protocol;
 use crate::settings::Location;
@@ -199,7 +198,7 @@ impl Connection {
     pub fn local_address(&self) -> Address {
         let name = rustix::net::getsockname(self.socket.as_fd());
         let unknown = |_| Address::Unix(Default::default());
-        name.map_or_else(unknown, |any| address_of(&any))
+        name.map_or_else(unknown, |any| Address::of_kernel(&any))
     }
 }
 

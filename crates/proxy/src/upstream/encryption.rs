@@ -18,7 +18,6 @@ use millpond_tls::{Facts, Fault, Target};
 
 use super::peer::Peer;
 use crate::failure::Failure;
-use crate::handler::ContentHandler;
 use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::settings::level::Closing;
@@ -26,10 +25,11 @@ use crate::tls::certificate_cache::Pair;
 use crate::tls::named::Identities;
 use crate::tls::origins;
 use crate::tls::origins::Origin;
+use crate::upstream::pass::PassTarget;
 
 /// Makes the context of a location that passes requests on.
 pub fn close(level: &mut Closing<'_>) {
-    let Some(ContentHandler::Pass(target)) = level.draft.get() else {
+    let Some(target) = level.draft.get().and_then(PassTarget::of) else {
         return;
     };
     let target = Arc::clone(target);

@@ -13,11 +13,11 @@ use millpond_wire::header::Fields;
 
 use super::group::Group;
 use super::peer::Peer;
-use crate::cache::site;
 use crate::counters::Number;
 use crate::log::upstream::LoggedExchange;
 use crate::otel::exchange::ExchangeSpan;
 use crate::request::Request;
+use crate::site;
 use crate::stats::Label;
 use crate::stats::peer::PeerExchange;
 use crate::stats::site_names::Claim;

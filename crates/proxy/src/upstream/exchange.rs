@@ -48,20 +48,17 @@ use super::receive::{BodyContext, StderrMessage, UpstreamBody};
 use super::request::{self, OutBody, Prepared};
 use super::send::{Happened, Outgoing};
 use super::store::StoreTarget;
-use crate::cache::peers;
 use crate::client::body::Remains;
 use crate::failure::{CLIENT_LEFT, Failure, UpstreamFailure, UpstreamKind};
 use crate::log::request_error;
-use crate::otel;
 use crate::protocol::Protocol;
 use crate::request::Request;
-use crate::request_body;
 use crate::settings::location::LocationSettings;
 use crate::trace::{Attempt, UpstreamTrace};
 use crate::upstream::by_rfc;
 use crate::upstream::keepalive::IdlePeers;
 use crate::upstream::settings::UpstreamSettings;
-use crate::websocket;
+use crate::{otel, request_body, websocket};
 
 /// Limits of an exchange: the time that a peer may be silent, and the size of its head.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -281,7 +278,7 @@ fn prepare(
     ask: &Ask,
 ) -> Result<Prepared, Failure> {
     let mut prepared = match &ask.peer {
-        Some(peer) => peers::ask::encode(req, peer, ask),
+        Some(peer) => peer.encode(req, ask),
         None => request::prepare(req, target, resolved, ask)?,
     };
     prepared.encryption = target.encryption(req, resolved)?;

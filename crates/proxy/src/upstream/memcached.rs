@@ -25,9 +25,9 @@ use super::head::{Coding, HeadStep};
 use super::next::NextCause;
 use super::pass::PassTarget;
 use super::request::{OutBody, OutFraming, Prepared};
+use crate::content;
+use crate::content::settings::ContentSettings;
 use crate::failure::Failure;
-use crate::handler;
-use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::phase::Begun;
 use crate::request::Request;
@@ -193,7 +193,7 @@ pub fn begin<'a>(req: &'a mut Request, target: &Arc<PassTarget>) -> Result<Begun
     let target = Arc::clone(target);
     Ok(Begun::waits(req, async move |req| {
         let response = run(req, &target).await?;
-        handler::respond(req, response)
+        content::respond(req, response)
     }))
 }
 
@@ -210,7 +210,7 @@ async fn run(req: &mut Request, target: &PassTarget) -> Result<Box<Response>, Fa
     let location = Arc::clone(&req.location);
     let media_type = location
         .settings
-        .of::<HandlerSettings>()
+        .of::<ContentSettings>()
         .types
         .type_of(&req.uri);
     fetched.head.fields.set(Known::ContentType, media_type);

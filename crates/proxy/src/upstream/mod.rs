@@ -44,7 +44,6 @@ pub(crate) mod request;
 pub(crate) mod scgi;
 pub(crate) mod send;
 pub mod settings;
-pub(crate) mod slice;
 pub(crate) mod sticky;
 pub(crate) mod store;
 pub(crate) mod uwsgi;

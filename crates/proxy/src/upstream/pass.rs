@@ -15,37 +15,23 @@ use millpond_system::network;
 use millpond_wire::http1::Method;
 use millpond_wire::http2::ALPN;
 
-use super::answer::{self, Stored};
-use super::ask::Ask;
 use super::balance::Method as Balance;
-use super::cdn_loop;
 use super::encryption::Encryption;
-use super::exchange::{self, Fetched};
 use super::group::Group;
-use super::max_forwards;
 use super::memcached;
 use super::peer::{Peer, PeerSettings};
 use super::redirect::PassPlace;
-use super::slice;
-use crate::cache::status_header::{self, Told};
-use crate::cache::{self, invalidate, post, zones};
+use crate::content::ContentHandler;
 use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
-use crate::handler::{self, ContentHandler};
-use crate::phase::{Begun, Flow};
 use crate::protocol::Protocol;
 use crate::request::Request;
-use crate::response::Response;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
-use crate::settings::Location;
 use crate::settings::level::{Closing, Level};
 use crate::tls::origins::Origin;
 use crate::upstream::groups::Groups;
 use crate::upstream::settings::UpstreamSettings;
 use millpond_cache::method::CacheMethod;
-use millpond_cache::reason::Note;
-use millpond_cache::slice::SliceSize;
-use millpond_semantics::cache_status::Forward;
 use millpond_semantics::proxy_status::ProxyError;
 
 /// Rows of this file.
@@ -283,7 +269,7 @@ fn pass(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     if protocol == Protocol::Http {
         draft.put(PassPlace(statement.span));
     }
-    draft.put(ContentHandler::Pass(Arc::new(target)));
+    draft.put(target.into_handler());
 }
 
 fn fixed(
@@ -339,7 +325,7 @@ fn absolute_path(path: &str) -> Bytes {
 
 /// A key of an application's cache has no default: nginx warns, and keeps one answer for all.
 pub fn close(level: &mut Closing<'_>) {
-    let Some(ContentHandler::Pass(target)) = level.draft.get() else {
+    let Some(target) = level.draft.get().and_then(PassTarget::of) else {
         return;
     };
     let protocol = target.protocol;
@@ -521,6 +507,20 @@ fn unresolved(message: String) -> Failure {
 }
 
 impl PassTarget {
+    /// The target of a handler that passes.
+    #[inline]
+    pub fn of(handler: &ContentHandler) -> Option<&Arc<PassTarget>> {
+        match handler {
+            ContentHandler::Pass(target) => target.downcast_ref(),
+            ContentHandler::Own(_) => None,
+        }
+    }
+
+    /// The handler that passes to this target.
+    pub(crate) fn into_handler(self) -> ContentHandler {
+        ContentHandler::Pass(Arc::new(Arc::new(self)))
+    }
+
     /// The target of requests to a node of the fleet.
     pub(crate) fn of_peer(resolved: Resolved) -> PassTarget {
         PassTarget {
@@ -627,137 +627,6 @@ impl PassTarget {
         };
         Ok((resolved, is_unknown.then_some(host)))
     }
-}
-
-/// Answers from the upstream, through the cache where there is one; a hit at once.
-pub fn begin<'a>(
-    req: &'a mut Request,
-    location: &Location,
-    target: &Arc<PassTarget>,
-) -> Result<Begun<'a>, Failure> {
-    if target.protocol == Protocol::Memcached {
-        return memcached::begin(req, target);
-    }
-    cdn_loop::check(req, target.protocol)?;
-    if let Some(response) = max_forwards::answer(req, target.protocol) {
-        return handler::respond(req, Box::new(response)).map(Begun::Done);
-    }
-    if req.conf.uses_proxy_host {
-        note_host(req, target);
-    }
-    if cache::purge::is_due(req, target.protocol) {
-        let target = Arc::clone(target);
-        return Ok(Begun::waits(req, |req| purge_or_run(req, target)));
-    }
-    run(req, location, target)
-}
-
-/// Takes a request for a purge as that, and any other as it is.
-async fn purge_or_run(req: &mut Request, target: Arc<PassTarget>) -> Result<Flow, Failure> {
-    match cache::purge::take(req, &target).await? {
-        Some(response) => handler::respond(req, Box::new(response)),
-        None => match run(req, &Arc::clone(&req.location), &target)? {
-            Begun::Done(flow) => Ok(flow),
-            Begun::Waits(rest) => rest.await,
-        },
-    }
-}
-
-fn run<'a>(
-    req: &'a mut Request,
-    location: &Location,
-    target: &Arc<PassTarget>,
-) -> Result<Begun<'a>, Failure> {
-    let cache = zones::of_location(location, target.protocol);
-    if let Some(cache) = cache
-        && may_cache(req, target.protocol)
-        && let Some(zone) = cache.zone_for(req)?
-    {
-        return cache::pass::begin(req, (location, target), cache, zone);
-    }
-    let target = Arc::clone(target);
-    if post::is_one(req, &target)
-        && let Some(cache) = cache
-        && let Some(zone) = cache.zone_for(req)?
-    {
-        note_unasked(req, Forward::Method);
-        let (cache, zone) = (cache.clone(), zone.into_arc());
-        return Ok(Begun::waits(req, async move |req| {
-            let response = cache::post::run(req, &target, &cache, zone).await?;
-            handler::respond(req, response)
-        }));
-    }
-    Ok(Begun::waits(req, async move |req| {
-        let response = run_uncached(req, &target).await?;
-        handler::respond(req, response)
-    }))
-}
-
-/// Answers from the upstream what no cache is asked for.
-async fn run_uncached(
-    req: &mut Request,
-    target: &Arc<PassTarget>,
-) -> Result<Box<Response>, Failure> {
-    let location = Arc::clone(&req.location);
-    let tries_before = status_header::tries(req);
-    let has_cache = zones::of_location(&location, target.protocol).is_some();
-    if has_cache {
-        let why = if may_cache(req, target.protocol) {
-            Forward::Bypass
-        } else {
-            Forward::Method
-        };
-        note_unasked(req, why);
-    }
-    if let SliceSize::Bytes(size) = location.settings.slice.size
-        && matches!(req.method, Method::Get | Method::Head)
-        && req.conf.uses_slices
-    {
-        return Box::pin(slice::run(req, target, size)).await;
-    }
-    let mut response = fetch(req, target).await?;
-    if has_cache {
-        let told = Told {
-            tries_before,
-            ..Told::default()
-        };
-        status_header::tell(req, target, &mut response, &told);
-    }
-    Ok(response)
-}
-
-/// Notes why the cache is not asked.
-fn note_unasked(req: &Request, why: Forward) {
-    let mut trace = req.upstream.borrow_mut();
-    trace.account.note(Note::Forwarded(why));
-}
-
-/// Answers from the upstream for this client alone.
-pub async fn fetch(req: &mut Request, target: &Arc<PassTarget>) -> Result<Box<Response>, Failure> {
-    let fetched = Box::pin(exchange::fetch(req, target, &Ask::default())).await?;
-    invalidate(req, target, &fetched).await?;
-    answer::from_fetched(req, target, fetched, Stored::No)
-}
-
-/// Removes from the cache the entries for a URI that are wrong after an unsafe method has
-/// succeeded.
-async fn invalidate(
-    req: &mut Request,
-    target: &PassTarget,
-    fetched: &Fetched,
-) -> Result<(), Failure> {
-    if !invalidate::may_be_due(req, (target, &fetched.head)) {
-        return Ok(());
-    }
-    let location = Arc::clone(&req.location);
-    let Some(cache) = zones::of_location(&location, target.protocol) else {
-        return Ok(());
-    };
-    let Some(zone) = cache.zone_for(req)? else {
-        return Ok(());
-    };
-    let zone = zone.into_arc();
-    Box::pin(invalidate::invalidate(req, (target, &zone), &fetched.head)).await
 }
 
 /// `$proxy_host` is known before the first exchange: the cache key needs it.

@@ -30,8 +30,8 @@ use millpond_conf::{Family, FamilyGroup, OffOr, ParseContext, Span};
 use millpond_system::temp_file::TempFolders;
 use millpond_wire::http1::request::Reading;
 
-use crate::cache::peers::PeersPolicy;
-use crate::cache::purge::form::PurgePolicy;
+use crate::cache_settings::peers::PeersPolicy;
+use crate::cache_settings::purge::PurgePolicy;
 
 use super::answer::AnswerPolicy;
 use super::buffer::BufferPolicy;
@@ -41,8 +41,8 @@ use super::next::NextPolicy;
 use super::params::ParamPolicy;
 use super::request::RequestPolicy;
 use super::store::{self, Keeping, StorePolicy, StoreTarget};
-use crate::cache::encodings::EncodingsPolicy;
-use crate::cache::status_header::StatusHeaderPolicy;
+use crate::cache_settings::encodings::EncodingsPolicy;
+use crate::cache_settings::status_header::StatusHeaderPolicy;
 use crate::protocol::{Protocol, Protocols};
 use crate::settings::level::Level;
 use crate::settings::location::LocationSettings;

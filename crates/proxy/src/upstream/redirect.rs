@@ -11,7 +11,6 @@ use millpond_conf::{Span, Spanned, Template};
 
 use super::pass::PassTarget;
 use crate::expression::{Case, Regex};
-use crate::handler::ContentHandler;
 use crate::request::Request;
 use crate::scope::block::Draft;
 use crate::scope::build::Builder;
@@ -100,10 +99,8 @@ pub fn check(builder: &mut Builder, lines: &Level, draft: &Draft) {
     let pass = draft
         .get()
         .filter(|PassPlace(pass)| pass.file != rule.span.file || pass.start < rule.span.start);
-    let has_variables = match draft.get() {
-        Some(ContentHandler::Pass(target)) => target.fixed().is_none(),
-        _ => false,
-    };
+    let target = draft.get().and_then(PassTarget::of);
+    let has_variables = target.is_some_and(|target| target.fixed().is_none());
     let message = match pass {
         None => "should be placed after the \"proxy_pass\" directive",
         Some(_) if has_variables => "cannot be used with \"proxy_pass\" directive with variables",

@@ -35,7 +35,7 @@ use millpond_system::log::error::{Level, os_error};
 use millpond_system::temp_file::{TempFile, TempFolder};
 use tokio::sync::mpsc;
 
-use crate::handler::path;
+use crate::content::path;
 use crate::log::request_error::{self, RememberedRequest};
 use crate::request::Request;
 use millpond_wire::header::Fields;

@@ -8,7 +8,6 @@ use std::sync::{Arc, OnceLock};
 
 use millpond_conf::tree::Statement;
 use millpond_conf::{Contexts, code};
-use millpond_proxy::cache::site::SiteMemo;
 use millpond_proxy::expression::{Case, Regex};
 use millpond_proxy::scope::block::{Draft, Pass, Row};
 use millpond_proxy::scope::build::Builder;
@@ -16,6 +15,7 @@ use millpond_proxy::settings::Server;
 use millpond_proxy::settings::level::{self, Children, Hooks, Level, Levels};
 use millpond_proxy::settings::names::ServerName;
 use millpond_proxy::settings::tree::{AfterPrefix, LocationKind};
+use millpond_proxy::site::SiteMemo;
 use millpond_proxy::stats::status_zone::StatusZone;
 use millpond_proxy::tls::acme;
 use millpond_proxy::tls::contexts::Encryption;

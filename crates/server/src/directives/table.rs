@@ -5,10 +5,11 @@
 
 use millpond_proxy::cache::zones::{LocationCache, Zones};
 use millpond_proxy::conditional::not_modified::ConditionPolicy;
+use millpond_proxy::content::ContentHandler;
+use millpond_proxy::content::settings::ContentSettings;
 use millpond_proxy::filter::Texts;
 use millpond_proxy::filter::charset::CharsetMaps;
 use millpond_proxy::filter::settings::FilterSettings;
-use millpond_proxy::handler::ContentHandler;
 use millpond_proxy::handler::limit_zone::LimitZones;
 use millpond_proxy::handler::settings::HandlerSettings;
 use millpond_proxy::handler::try_files::TryFiles;
@@ -28,7 +29,8 @@ use millpond_proxy::upstream::groups::Groups;
 use millpond_proxy::upstream::settings::UpstreamSettings;
 use millpond_proxy::var::VariablePolicy;
 use millpond_proxy::{
-    cache, collector, filter, handler, log, map, otel, rewrite, stats, steps, tls, upstream,
+    cache, collector, content, filter, handler, log, map, otel, rewrite, stats, steps, tls,
+    upstream,
 };
 
 use crate::handler::{api, dashboard, health, metrics};
@@ -75,6 +77,7 @@ pub(super) const ROOMS: &[Room] = &[
     Room::of_family::<ConditionPolicy>(),
     Room::of_family::<VariablePolicy>(),
     Room::of_family::<RewritePolicy>(),
+    Room::of::<ContentSettings>(),
     Room::of::<HandlerSettings>(),
     Room::of_family::<SubrequestPolicy>(),
     Room::of::<FilterSettings>(),
@@ -115,8 +118,8 @@ pub(crate) const HOOKS: Hooks = Hooks {
     close: &[
         upstream::pass_settings::close,
         upstream::memcached::close,
-        handler::path::close,
-        cache::purge::form::close,
+        content::path::close,
+        cache::purge::location::close,
         // The handler of the block is known from here on.
         handler::close,
         rewrite::close,

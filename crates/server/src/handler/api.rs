@@ -28,8 +28,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use millpond_conf::{Contexts, Statement};
 use millpond_proxy::client::body::RequestBody;
+use millpond_proxy::content::{ContentHandler, Explained, Handler};
 use millpond_proxy::failure::Failure;
-use millpond_proxy::handler::{ContentHandler, Explained, Handler};
 use millpond_proxy::phase::{self, Flow};
 use millpond_proxy::request::Request;
 use millpond_proxy::request_body;
@@ -45,10 +45,9 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::control::api::{self, Answer, Ask, MakeLines, Verb};
-use crate::control::foreign;
 use crate::control::lines::{Pieces, Sink};
 use crate::control::plus::{self, BODY_MAX, Payload, Refusal, View};
-use crate::control::{query, report, scene};
+use crate::control::{foreign, query, report, scene};
 
 /// The description of everything that is answered.
 pub(crate) const OPENAPI: &str = include_str!("../../../../docs/openapi.json");

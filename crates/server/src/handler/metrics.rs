@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::{Contexts, Statement};
+use millpond_proxy::content::{ContentHandler, Explained, Handler};
 use millpond_proxy::failure::Failure;
-use millpond_proxy::handler::{ContentHandler, Explained, Handler};
 use millpond_proxy::phase::{Begun, Flow};
 use millpond_proxy::request::Request;
 use millpond_proxy::response::Response;

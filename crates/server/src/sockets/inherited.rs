@@ -7,7 +7,7 @@
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 
-use millpond_proxy::downstream::listener::{self, address_of};
+use millpond_proxy::downstream::listener;
 use millpond_system::address::Address;
 
 /// The listening socket that a descriptor number is, if it is one that another process left us.
@@ -18,7 +18,7 @@ pub(crate) fn listener(number: RawFd) -> Option<(Address, OwnedFd)> {
     }
     rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).ok()?;
     rustix::io::ioctl_fionbio(&fd, true).ok()?;
-    let address = address_of(&rustix::net::getsockname(&fd).ok()?);
+    let address = Address::of_kernel(&rustix::net::getsockname(&fd).ok()?);
     if matches!(address, Address::Inet(_)) {
         // So that sockets of further workers may join it.
         rustix::net::sockopt::set_socket_reuseport(&fd, true).ok()?;
@@ -42,7 +42,7 @@ pub(crate) fn any(number: RawFd) -> Option<(Address, bool, OwnedFd)> {
     rustix::io::ioctl_fionbio(&fd, true).ok()?;
     // So that sockets of further workers may join it.
     rustix::net::sockopt::set_socket_reuseport(&fd, true).ok()?;
-    let address = address_of(&rustix::net::getsockname(&fd).ok()?);
+    let address = Address::of_kernel(&rustix::net::getsockname(&fd).ok()?);
     matches!(address, Address::Inet(_)).then_some((address, true, fd))
 }
 

@@ -8,7 +8,6 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use millpond_proxy::downstream::listener::address_of;
 use millpond_proxy::log::request_error;
 use millpond_proxy::request::Request;
 use millpond_proxy::request::state::Listener;
@@ -127,7 +126,7 @@ fn log_connected(req: &Request, socket: &DatagramSocket, lease: &Lease) {
     let Ok(local) = socket.local_address() else {
         return;
     };
-    let (local, peer) = (address_of(&local), &lease.peer().name);
+    let (local, peer) = (Address::of_kernel(&local), &lease.peer().name);
     let message = format_args!("udp proxy {local} connected to {peer}");
     request_error::write_bare(req, Level::Info, message);
 }

@@ -25,11 +25,10 @@ use bytes::Bytes;
 use millpond_cache::purge::position::Position;
 use millpond_cache::status::CacheStatus;
 use millpond_cache::zone::CacheZone;
-use millpond_fleet::Fleets;
 use millpond_fleet::follower::MEMBERS_MAX;
 use millpond_fleet::node::{Node, now_ms};
-use millpond_fleet::owner;
 use millpond_fleet::peers::{Owner, PeerResult};
+use millpond_fleet::{Fleets, owner};
 use millpond_system::address::Address;
 use millpond_system::clock;
 use millpond_system::log::error::Level;
@@ -43,7 +42,7 @@ use crate::client::body::RequestBody;
 use crate::failure::Failure;
 use crate::log::request_error;
 use crate::request::Request;
-use crate::upstream::ask::Ask;
+use crate::upstream::ask::{self, Ask};
 use crate::upstream::balance;
 use crate::upstream::exchange::{self, Fetched};
 use crate::upstream::group::Group;
@@ -55,16 +54,19 @@ use crate::upstream::request::{OutBody, OutFraming, Prepared, is_condition};
 
 /// Part of a question that is one to a peer.
 #[derive(Debug)]
-pub(crate) struct PeerAsk {
+struct PeerAsk {
     /// Value of the field.
     field: Bytes,
     /// True once the owner has given a sign of life.
     is_alive: Cell<bool>,
 }
 
-impl PeerAsk {
-    /// The owner has given a sign of life.
-    pub(crate) fn lives(&self) {
+impl ask::Question for PeerAsk {
+    fn encode(&self, req: &Request, ask: &Ask) -> Prepared {
+        encode(req, self, ask)
+    }
+
+    fn lives(&self) {
         self.is_alive.set(true);
     }
 }
@@ -253,7 +255,7 @@ async fn talk(
         is_alive: Cell::new(false),
     });
     let ask = Ask {
-        peer: Some(Rc::clone(&peer)),
+        peer: Some(Rc::clone(&peer) as Rc<dyn ask::Question>),
         ..ask.clone()
     };
     let group = req
@@ -317,7 +319,7 @@ fn tell(req: &Request, question: &Question, failure: &Failure) {
 }
 
 /// Encodes a request to a peer: the client's own, with the field.
-pub(crate) fn encode(req: &Request, peer: &PeerAsk, ask: &Ask) -> Prepared {
+fn encode(req: &Request, peer: &PeerAsk, ask: &Ask) -> Prepared {
     let worker = Rc::clone(req.worker());
     let head = worker.upstream_heads.write(|head| {
         encode::write_request_line(head, b"GET", req.unparsed_uri(), Version::Http11);

@@ -28,7 +28,7 @@
 //! 1. Whatever the answer is, a purge leaves one line in the error log.
 
 mod answer;
-pub mod form;
+pub mod location;
 mod order;
 pub mod reach;
 pub(crate) mod sweep;
@@ -45,18 +45,18 @@ use millpond_system::log::error::Level;
 
 pub use self::answer::Outcome;
 use self::answer::Style;
-use self::form::{Form, PurgeLocation, Scope, Wider};
 pub use self::order::Order;
 use self::order::{Own, Refused};
 use super::pass::key;
-use super::site;
 use crate::cache::zones;
 use crate::cache::zones::Zones;
+use crate::cache_settings::purge::{Form, PurgeLocation, Scope, Wider};
 use crate::failure::Failure;
 use crate::log::request_error;
 use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::response::Response;
+use crate::site;
 use crate::upstream::pass::PassTarget;
 
 /// The longest part of a key in a log line; a line has room for little more.

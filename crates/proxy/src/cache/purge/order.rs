@@ -20,8 +20,8 @@ use millpond_cache::tag;
 
 use millpond_fleet::node::Await;
 
-use super::form::{Scope, Wider};
 use super::reach;
+use crate::cache_settings::purge::{Scope, Wider};
 
 /// Tags of one purge (as at the large CDNs).
 const TAGS_MAX: usize = 256;

@@ -31,12 +31,12 @@ use millpond_system::body::{Body, BodyError, BodyStream, Piece};
 use millpond_system::log::error::Level;
 use millpond_wire::header::Known;
 
-use super::pass::{self, PassTarget};
-use crate::failure::CLOSE_WITHOUT_ANSWER;
-use crate::failure::Failure;
+use crate::cache::uncached;
+use crate::failure::{CLOSE_WITHOUT_ANSWER, Failure};
 use crate::log::request_error;
 use crate::request::Request;
 use crate::response::{CONTENT_DIGESTS, RangeRule, Response};
+use crate::upstream::pass::PassTarget;
 
 /// nginx's `postpone_output`: what it sends no less than, if more is to come.
 const POSTPONED: u64 = 1460;
@@ -49,7 +49,7 @@ pub(crate) async fn run(
 ) -> Result<Box<Response>, Failure> {
     let start = first_start(req) / size * size;
     set_range(req, start, size);
-    let response = pass::fetch(req, target).await?;
+    let response = uncached::fetch(req, target).await?;
     if response.status != 206 {
         req.slice_range = None;
         return Ok(response);
@@ -184,7 +184,7 @@ impl SliceBody {
         let target = Arc::clone(&self.target);
         set_range(&mut req, start, self.size);
         self.next = Some(Box::pin(async move {
-            let answer = pass::fetch(&mut req, &target).await;
+            let answer = uncached::fetch(&mut req, &target).await;
             (req, answer)
         }));
     }

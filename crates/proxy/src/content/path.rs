@@ -27,8 +27,8 @@ use millpond_conf::{
     Template, WordError,
 };
 
+use crate::content::settings::ContentSettings;
 use crate::failure::Failure;
-use crate::handler::settings::HandlerSettings;
 use crate::request::Request;
 use crate::settings::level::Closing;
 use crate::settings::tree::LocationKind;
@@ -235,11 +235,11 @@ impl RootPolicy {
 
 /// Says which path an alias stands for, that of the block which has it.
 pub fn close(level: &mut Closing<'_>) {
-    let Some(number) = level.settings.of::<HandlerSettings>().root.alias_level() else {
+    let Some(number) = level.settings.of::<ContentSettings>().root.alias_level() else {
         return;
     };
     let path = level.levels.get(number).and_then(|it| it.path.clone());
-    let handlers = level.settings.of_mut::<HandlerSettings>();
+    let handlers = level.settings.of_mut::<ContentSettings>();
     handlers.root.bind_alias(path);
     let is_own = number + 1 == level.levels.len();
     if is_own && matches!(level.kind, LocationKind::Named) {
@@ -292,7 +292,7 @@ pub const VARIABLES: &[ComposedVariable] = &[
 pub fn map(req: &mut Request) -> Result<FilePath, Failure> {
     let mut path = document_root(req);
     let settings = &req.location.settings;
-    let tail = match &settings.of::<HandlerSettings>().root.mapping {
+    let tail = match &settings.of::<ContentSettings>().root.mapping {
         Mapping::Append => Some(&req.uri[..]),
         _ if req.path.has_left_prefix => None,
         Mapping::Whole if req.path.adds_to_alias => Some(&req.uri[..]),
@@ -314,7 +314,7 @@ pub fn map(req: &mut Request) -> Result<FilePath, Failure> {
 /// tail.
 pub fn document_root(req: &mut Request) -> FilePath {
     let location = Arc::clone(&req.location);
-    let base = &location.settings.of::<HandlerSettings>().root.base;
+    let base = &location.settings.of::<ContentSettings>().root.base;
     // Room for the path of the request, so that the usual file costs one allocation.
     let mut bytes = Vec::with_capacity(base.template.source.len() + req.uri.len() + 16);
     match base.template.as_literal() {

@@ -1,5 +1,5 @@
-//! `open_file_cache` and its directives; opening and testing the files that requests name, and how
-//! failures are answered.
+//! `log_not_found`, `open_file_cache` and its directives; opening and testing the files that
+//! requests name, and how failures are answered.
 //!
 //! A file is opened once and asked through its descriptor, so that what is sent is what was looked
 //! at. Opening never waits, also when the path names a pipe. With a cache, each worker keeps what
@@ -36,13 +36,11 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::disable_symlinks::Links;
+use crate::content::settings::ContentSettings;
 use crate::failure::Failure;
-use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::request::Request;
-use crate::worker::parts::Kept;
-use crate::worker::parts::Part;
-use crate::worker::parts::Place;
+use crate::worker::parts::{Kept, Part, Place};
 
 /// Files that one request may close because nobody asked for them (nginx: 2).
 const EXPIRED_AT_ONCE: usize = 2;
@@ -61,6 +59,9 @@ pub struct OpenFilePolicy {
     /// Least count of requests for a file before it stays open.
     #[directive(name = "open_file_cache_min_uses", default = "1")]
     pub min_uses: u32,
+    /// Logs requests for files that do not exist.
+    #[directive(name = "log_not_found", default = "on")]
+    pub log_not_found: bool,
     /// Remembers, too, that a file is missing or closed to the server.
     #[directive(name = "open_file_cache_errors", default = "off")]
     pub errors: bool,
@@ -157,7 +158,7 @@ pub(crate) struct PathError {
 /// Opens a path for reading, or takes it from the cache of the location.
 pub(crate) fn open(req: &mut Request, path: &[u8]) -> Result<OpenFile, PathError> {
     let way = Way::of(req, path);
-    let policy = &req.location.settings.of::<HandlerSettings>().open_file;
+    let policy = &req.location.settings.of::<ContentSettings>().open_file;
     match policy.cache {
         CacheRule::Off => way.open(),
         CacheRule::On { id, .. } => {
@@ -171,7 +172,7 @@ pub(crate) fn open(req: &mut Request, path: &[u8]) -> Result<OpenFile, PathError
 /// Asks what a path names, without opening it.
 pub(crate) fn test(req: &mut Request, path: &[u8]) -> Result<Kind, PathError> {
     let way = Way::of(req, path);
-    let policy = &req.location.settings.of::<HandlerSettings>().open_file;
+    let policy = &req.location.settings.of::<ContentSettings>().open_file;
     if let CacheRule::On { id, .. } = policy.cache {
         let caches = req.generation().of::<OpenFiles>().0.borrow();
         let now = clock::instant();
@@ -463,8 +464,8 @@ impl PathError {
             || req
                 .location
                 .settings
-                .of::<HandlerSettings>()
-                .static_files
+                .of::<ContentSettings>()
+                .open_file
                 .log_not_found
         {
             self.log(req, level, path);
@@ -520,6 +521,7 @@ mod tests {
                 inactive: Duration::from_secs(10),
             },
             valid: Duration::from_secs(2),
+            log_not_found: true,
             min_uses,
             errors,
         }

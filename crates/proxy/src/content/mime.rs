@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millpond_conf::{ArgError, Args, FromArgs};
 
-use crate::handler::settings::HandlerSettings;
+use crate::content::settings::ContentSettings;
 use crate::request::Request;
 
 /// The longest extension that is looked up; no media type has one nearly as long (arbitrary).
@@ -113,7 +113,7 @@ impl TypesPolicy {
 pub(crate) fn content_type(req: &Request) -> Bytes {
     req.location
         .settings
-        .of::<HandlerSettings>()
+        .of::<ContentSettings>()
         .types
         .type_of(&req.uri)
 }

@@ -12,7 +12,6 @@ use bytes::Bytes;
 use millpond_cache::site::clean;
 use millpond_conf::{OffOr, Template};
 
-use crate::cache::zones::Registry;
 use crate::request::Request;
 use crate::request::scratch::with_scratch;
 use crate::scope::parts::{Part, Place};
@@ -22,7 +21,6 @@ use crate::stats::site::{Counting, SiteId};
 use crate::stats::site_names::Claim;
 use crate::stats::site_numbers::{UNNAMED, named};
 use crate::var::ComposedVariable;
-use crate::worker::Shared;
 
 /// The variables of this file.
 pub const VARIABLES: &[ComposedVariable] = &[ComposedVariable {
@@ -84,18 +82,9 @@ pub fn counted(req: &mut Request) -> Option<Bytes> {
     })
 }
 
-/// Reads what a configuration says of sites, and gives those that it names their numbers.
-pub fn expect(shared: &Shared, conf: &Conf) {
-    shared.site_info.read(conf);
-    let mut names = written(conf);
-    names.extend(shared.site_info.names());
-    Registry::of(shared).expect_sites(&names);
-    shared.sites.expect(names);
-}
-
 /// The names of sites that a configuration says: those of servers, as far as they are names and not
 /// patterns that any number of names fit.
-fn written(conf: &Conf) -> HashSet<Bytes> {
+pub fn written(conf: &Conf) -> HashSet<Bytes> {
     let listens = conf.bindings.iter().flat_map(|binding| &binding.listens);
     let servers = listens.flat_map(|listen| listen.names.servers());
     let mut names = HashSet::from([Bytes::from_static(UNNAMED)]);

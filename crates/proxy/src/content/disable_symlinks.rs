@@ -21,7 +21,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::open_file::PathError;
-use crate::handler::settings::HandlerSettings;
+use crate::content::settings::ContentSettings;
 use crate::request::Request;
 
 /// The flags with which a folder on the way is opened: only to look further.
@@ -113,7 +113,7 @@ impl Links {
 
     /// The links of a path that a request of this location names.
     pub(crate) fn of(req: &mut Request, path: &[u8]) -> Links {
-        let rule = &req.location.settings.of::<HandlerSettings>().symlinks.rule;
+        let rule = &req.location.settings.of::<ContentSettings>().symlinks.rule;
         let followed = rule.followed;
         if followed == Followed::All {
             return Links::ALL;
