@@ -3,7 +3,7 @@
 //! The cache asks so: for the whole of what a client wants a part of, for slices that are missing,
 //! or whether what is stored still holds.
 
-use std::fmt::Debug;
+use std::cell::Cell;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -14,13 +14,15 @@ use super::request::Prepared;
 use crate::request::Request;
 use crate::trace::Why;
 
-/// A request that is sent in place of the client's own.
-pub(crate) trait Question: Debug {
-    /// Writes it, with the conditions that are asked besides.
-    fn encode(&self, req: &Request, ask: &Ask) -> Prepared;
-
-    /// Notes that the peer has given a sign of life.
-    fn lives(&self);
+/// A question to a peer that owns the key: a request that is sent in place of the client's own.
+#[derive(Debug)]
+pub(crate) struct PeerAsk {
+    /// Value of the field between nodes.
+    pub field: Bytes,
+    /// Writes the request, with the conditions that are asked besides.
+    pub encode: fn(&Request, &PeerAsk, &Ask) -> Prepared,
+    /// True once the owner has given a sign of life.
+    pub is_alive: Cell<bool>,
 }
 
 /// Additions to the client's request that the cache or a slice makes.
@@ -39,7 +41,7 @@ pub struct Ask {
     /// If-Range, of the version that the range is wanted of.
     pub if_range: Option<Bytes>,
     /// The question is one to a peer that owns the key.
-    pub(crate) peer: Option<Rc<dyn Question>>,
+    pub(crate) peer: Option<Rc<PeerAsk>>,
     /// Label of the request that these additions belong to.
     pub label: Option<CacheStatus>,
 }

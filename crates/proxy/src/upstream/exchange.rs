@@ -278,7 +278,7 @@ fn prepare(
     ask: &Ask,
 ) -> Result<Prepared, Failure> {
     let mut prepared = match &ask.peer {
-        Some(peer) => peer.encode(req, ask),
+        Some(peer) => (peer.encode)(req, peer, ask),
         None => request::prepare(req, target, resolved, ask)?,
     };
     prepared.encryption = target.encryption(req, resolved)?;
@@ -595,7 +595,10 @@ impl Try<'_> {
                             continue;
                         }
                     };
-                    self.ask.peer.iter().for_each(|peer| peer.lives());
+                    self.ask
+                        .peer
+                        .iter()
+                        .for_each(|peer| peer.is_alive.set(true));
                     Box::pin(hints.pass_on(self.req, self.protocol, interim)).await;
                 }
             }

@@ -42,7 +42,7 @@ use crate::client::body::RequestBody;
 use crate::failure::Failure;
 use crate::log::request_error;
 use crate::request::Request;
-use crate::upstream::ask::{self, Ask};
+use crate::upstream::ask::{Ask, PeerAsk};
 use crate::upstream::balance;
 use crate::upstream::exchange::{self, Fetched};
 use crate::upstream::group::Group;
@@ -51,25 +51,6 @@ use crate::upstream::keepalive::Sharing;
 use crate::upstream::pass::{PassTarget, Resolved};
 use crate::upstream::peer::{Peer, PeerSettings};
 use crate::upstream::request::{OutBody, OutFraming, Prepared, is_condition};
-
-/// Part of a question that is one to a peer.
-#[derive(Debug)]
-struct PeerAsk {
-    /// Value of the field.
-    field: Bytes,
-    /// True once the owner has given a sign of life.
-    is_alive: Cell<bool>,
-}
-
-impl ask::Question for PeerAsk {
-    fn encode(&self, req: &Request, ask: &Ask) -> Prepared {
-        encode(req, self, ask)
-    }
-
-    fn lives(&self) {
-        self.is_alive.set(true);
-    }
-}
 
 /// An owner's answer.
 pub(in crate::cache) struct Given {
@@ -252,10 +233,11 @@ async fn talk(
 ) -> Option<Result<Box<Fetched>, Failure>> {
     let peer = Rc::new(PeerAsk {
         field: question.field.clone(),
+        encode,
         is_alive: Cell::new(false),
     });
     let ask = Ask {
-        peer: Some(Rc::clone(&peer) as Rc<dyn ask::Question>),
+        peer: Some(Rc::clone(&peer)),
         ..ask.clone()
     };
     let group = req
