@@ -23,6 +23,8 @@ use kit::{CONF, Identity, ask, asked, connect, flight, get, identity, proxy, req
 
 /// The longest wait for packets to a client that says nothing: longer than `client_header_timeout`.
 const KNOCK_WAIT: Duration = Duration::from_secs(3);
+/// RFC 9114 §8.1: `H3_REQUEST_INCOMPLETE`.
+const REQUEST_INCOMPLETE: u64 = 0x10d;
 
 #[test]
 fn answers_come_from_the_cache_and_say_how() -> Result<()> {
@@ -330,6 +332,31 @@ fn floods_of_first_packets_have_to_show_their_address() -> Result<()> {
     run(async {
         let mut client = connect(proxy.port(), &identity).await?;
         ensure!(get(&mut client, "/few").await?.text() == "few");
+        Ok(())
+    })
+}
+
+/// nginx: a request whose head does not come in `client_header_timeout` is reset (RFC 9114 §8.1);
+/// its connection was not idle meanwhile, and goes on.
+#[test]
+fn a_head_that_does_not_come_is_reset_alone() -> Result<()> {
+    let (origin, identity) = (Origin::start()?, identity()?);
+    let proxy = proxy(&origin, &identity).start()?;
+    let port = proxy.named_port("PORT_SHORT");
+    run(async {
+        let mut client = connect(port, &identity).await?;
+        let (mut send, mut receive) = client.quic.open_bi().await?;
+        // HEADERS of 16 bytes, of which one comes.
+        send.write_all(&[1, 16, 0]).await?;
+        let end = receive.read_to_end(100).await;
+        let reset = matches!(
+            &end,
+            Err(quinn::ReadToEndError::Read(quinn::ReadError::Reset(code)))
+                if code.into_inner() == REQUEST_INCOMPLETE
+        );
+        ensure!(reset, "{end:?}");
+        ensure!(get(&mut client, "/").await?.text() == "short");
+        client.close().await;
         Ok(())
     })
 }

@@ -598,7 +598,10 @@ impl<'a> Session<'a> {
                 if let Some((stream, _)) = head {
                     self.http3.call(|engine| engine.give_up_head(stream));
                 }
-                self.note_head(clock::instant());
+                let now = clock::instant();
+                // It was not idle meanwhile, and goes on.
+                self.idle_since = self.idle_since.map(|_| now);
+                self.note_head(now);
             }
             Due::Request => self.say_last_word(),
             Due::Farewell => {

@@ -157,7 +157,8 @@ impl Connection {
     pub fn new(config: Config) -> Self {
         let mut connection = Connection {
             config,
-            decoder: Decoder::new(config.table_capacity as usize),
+            decoder: Decoder::new(config.table_capacity as usize)
+                .with_longest(config.rules.limits.line),
             encoder: Encoder::new(),
             streams: Streams::default(),
             waiting: Vec::new(),

@@ -4,8 +4,8 @@
 //! A block begins with a prefix, which says how many insertions it needs; it is read when they have
 //! come. Each field is given to a [`Sink`] as it is found.
 //!
-//! 1. An entry is no larger than the table, and neither are the bytes of an instruction that is not
-//!    yet whole, give or take what Huffman's code makes longer.
+//! 1. An entry is no larger than the table, and its texts are no longer than those of blocks. No
+//!    longer either, but for Huffman's code, is the begin of an instruction that is not yet whole.
 //! 2. Texts are as long, and all of them together, as [`Bounds`] allow; a text that is too long is
 //!    refused by the length that it says, before memory is taken for it.
 
@@ -90,6 +90,8 @@ pub struct Decoder {
     table: Table,
     /// The size that the peer was allowed.
     most: usize,
+    /// The longest text of an entry.
+    longest: usize,
     /// The begin of an instruction.
     partial: Vec<u8>,
     /// Insertions that the peer was told of.
@@ -108,11 +110,19 @@ impl Decoder {
         Decoder {
             table,
             most,
+            longest: most,
             partial: Vec::new(),
             told: 0,
             name: Vec::new(),
             value: Vec::new(),
         }
+    }
+
+    /// A reader that bears no longer texts in its table: those that are longer than what is read of
+    /// a block are of no use to anybody (§7.4).
+    #[must_use]
+    pub fn with_longest(self, longest: usize) -> Self {
+        Decoder { longest, ..self }
     }
 
     /// Insertions that have come.
@@ -207,10 +217,11 @@ impl Decoder {
     }
 
     fn obey_one(&mut self, rest: &mut &[u8]) -> Result<(), Stop> {
+        let most = self.table.max().min(self.longest);
         match rest.first().copied().unwrap_or_default() {
             first @ 0x80.. => {
                 let index = integer::read(rest, 6)?;
-                let value = read_entry_text(rest, 7, self.table.max(), &mut self.value)?;
+                let value = read_entry_text(rest, 7, most, &mut self.value)?;
                 let (class, name) = if first & 0x40 != 0 {
                     let (class, name, _) = static_table::get(index).ok_or(Stop::Invalid)?;
                     (*class, Name::Text(name.as_bytes()))
@@ -222,7 +233,6 @@ impl Decoder {
                 insert(&mut self.table, class, name, value)
             }
             0x40.. => {
-                let most = self.table.max();
                 let name = read_entry_text(rest, 5, most, &mut self.name)?;
                 let value = read_entry_text(rest, 7, most, &mut self.value)?;
                 insert(&mut self.table, Class::of(name), Name::Text(name), value)
@@ -374,6 +384,9 @@ fn read_entry_text<'a, 'b: 'a>(
     }
     scratch.clear();
     huffman::decode(text, scratch).map_err(|_| Stop::Invalid)?;
+    if scratch.len() > most {
+        return Err(Stop::Invalid);
+    }
     Ok(scratch)
 }
 

@@ -136,6 +136,24 @@ fn instructions_that_cannot_be_obeyed_are_refused() {
     assert_eq!(outcome, Err(BadInstruction::TooMany));
 }
 
+/// RFC 9204 §7.4: a text that is longer than what can be decoded is an error of the connection.
+#[test]
+fn entries_have_no_longer_texts_than_blocks() {
+    for (instruction, expected) in [
+        ("c0 03 616161", Ok(())),
+        ("c0 04 61616161", Err(BadInstruction::Invalid)),
+        ("c0 83 18c63f", Err(BadInstruction::Invalid)),
+        ("43 616161 01 61", Ok(())),
+        ("44 61616161 01 61", Err(BadInstruction::Invalid)),
+    ] {
+        let mut decoder = Decoder::new(220).with_longest(3);
+        let outcome = obey(&mut decoder, &format!("3fbd01 {instruction}"));
+        assert_eq!(outcome, expected, "{instruction}");
+        let mut roomy = Decoder::new(220);
+        assert_eq!(obey(&mut roomy, &format!("3fbd01 {instruction}")), Ok(()));
+    }
+}
+
 /// RFC 9204 §2.2.3, §3.1, §4.5.1.
 #[test]
 fn blocks_that_cannot_be_read_are_refused() {
