@@ -20,6 +20,7 @@ pub mod chunked;
 pub mod conf;
 pub mod fastcgi;
 pub mod hpack;
+pub mod http2_client;
 pub mod http2_server;
 pub mod http3_server;
 pub mod memcached;

@@ -1,0 +1,5 @@
+//! Runs [`millpond_fuzz::http2_client`] under libFuzzer.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| millpond_fuzz::http2_client::run(data));
