@@ -39,6 +39,9 @@ use millpond_wire::http1::Version;
 pub(crate) enum Begun {
     /// To its end; an error means that the connection must be closed.
     Ended(Result<(), SendError>),
+    /// To its stream, which has all of it: so many bytes, and how long [`await_sent`] waits until
+    /// they are sent.
+    Given(SentBytes, Duration),
     /// The rest is for [`go_on`].
     Waits(Rest),
 }
@@ -59,6 +62,8 @@ pub(crate) enum Unsent {
     Http1(writer::Unsent, SendLimits),
     /// A stream's.
     Stream(stream::Unsent, SendLimits),
+    /// Nothing: a stream has all of it.
+    Given(SentBytes, SendLimits),
 }
 
 /// Filters the answer, and sends it if its body is there and the socket takes all of it.
@@ -79,6 +84,7 @@ pub(crate) fn begin(req: &mut Request, response: &mut Response) -> Begun {
     }
     match start(req, response, kind) {
         Ok(sent) => Begun::Ended(sent),
+        Err(Unsent::Given(sent, limits)) => Begun::Given(sent, limits.timeout),
         Err(unsent) => Begun::Waits(Rest::Send(unsent)),
     }
 }
@@ -158,7 +164,12 @@ fn start(
             let unsent = stream::begin(stream, &head(req, response, kind), frame_len);
             note_head(req, response);
             let limits = begin_body_of(req, response, kind);
-            Err(Unsent::Stream(unsent, limits))
+            let is_free = limits.rate == 0 && response.delivery.backlog.is_none();
+            let give = || stream::give(&**stream, &unsent, &mut response.body);
+            Err(match is_free.then(give).flatten() {
+                Some(sent) => Unsent::Given(sent, limits),
+                None => Unsent::Stream(unsent, limits),
+            })
         }
     }
 }
@@ -204,6 +215,22 @@ async fn finish(
     outcome
 }
 
+/// Waits until an answer is sent that its stream has whole; an error means that it is not.
+pub(crate) async fn await_sent(
+    req: &mut Request,
+    response: &mut Response,
+    (sent, timeout): (SentBytes, Duration),
+) -> Result<(), SendError> {
+    let outcome = match &req.client.wire {
+        Wire::Stream(stream) => stream::sent(&**stream, timeout).await,
+        // A request has one wire.
+        Wire::None | Wire::Http1(_) => Err(ClientGone::Closed.into()),
+    };
+    req.sent.ended = Some(clock::instant());
+    end(req, response, (sent, None), &outcome);
+    outcome
+}
+
 async fn send(
     req: &mut Request,
     response: &mut Response,
@@ -213,7 +240,7 @@ async fn send(
     let mut body = std::mem::take(&mut response.body);
     let backlog = response.delivery.backlog.take();
     let mut trailers = |own: Option<Fields>| filter::trailers(req, own);
-    let (Unsent::Http1(_, limits) | Unsent::Stream(_, limits)) = unsent;
+    let (Unsent::Http1(_, limits) | Unsent::Stream(_, limits) | Unsent::Given(_, limits)) = unsent;
     let outgoing = Outgoing {
         body: &mut body,
         limits: &limits,
@@ -226,6 +253,10 @@ async fn send(
         }
         (Unsent::Stream(unsent, _), Wire::Stream(stream)) => {
             stream::send(client, &**stream, unsent, outgoing, sent).await
+        }
+        (Unsent::Given(given, _), Wire::Stream(stream)) => {
+            *sent = given;
+            stream::sent(&**stream, limits.timeout).await
         }
         // A request has one wire.
         _ => Err(ClientGone::Closed.into()),

@@ -188,6 +188,9 @@ async fn answer(req: &mut Request) -> End {
     }
     let sent = match respond::begin(req, &mut response) {
         Begun::Ended(sent) => sent,
+        Begun::Given(sent, timeout) => {
+            respond::await_sent(req, &mut response, (sent, timeout)).await
+        }
         Begun::Waits(rest) => Box::pin(respond::go_on(req, &mut response, rest)).await,
     };
     let end = match (&sent, response.delivery.tunnel.take()) {
@@ -237,6 +240,7 @@ async fn answer_refused(req: &mut Request, listen: &Listen, refusal: Refusal) ->
 async fn send(req: &mut Request, response: &mut Response) -> Result<(), SendError> {
     match respond::begin(req, response) {
         Begun::Ended(sent) => sent,
+        Begun::Given(sent, timeout) => respond::await_sent(req, response, (sent, timeout)).await,
         Begun::Waits(rest) => respond::go_on(req, response, rest).await,
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Pieces go out as there is room for them: a stream whose client is slow holds one piece and
 //! leaves the rest with its source. Files are read into memory, by threads of their disks where
-//! they must be waited for.
+//! they must be waited for. An answer whose body is in memory is given to its stream whole, if
+//! there is room for it, and nothing is left but to wait until it is sent.
 //!
 //! Invariants:
 //! 1. A body of known length that ends early, or any error of the body, resets the stream, so that
@@ -12,8 +13,10 @@
 //!    of a body of unknown length needs no room.
 
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use millpond_system::body::BodyError;
+use millpond_system::body::{Body, BodyError, Piece};
 use millpond_system::clock;
 use millpond_system::timer::Timer;
 
@@ -37,6 +40,43 @@ pub(crate) fn begin(stream: &Rc<dyn Stream>, head: &AnswerHead<'_>, frame_len: u
     }
 }
 
+/// Gives the stream all of an answer, if its body is in memory and there is room for it; the bytes
+/// that it takes.
+pub(crate) fn give(stream: &dyn Stream, unsent: &Unsent, body: &mut Body) -> Option<SentBytes> {
+    let length = match unsent.body {
+        BodyKind::None => 0,
+        BodyKind::Length(length) => length,
+        BodyKind::Unknown => return None,
+    };
+    if length > 0 {
+        let Body::One(Piece::Memory(bytes)) = body else {
+            return None;
+        };
+        let len = usize::try_from(length)
+            .ok()
+            .filter(|len| *len <= bytes.len())?;
+        // INVARIANT 2. Where there is no room it is asked for again, by who waits for it.
+        match stream.poll_room(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(room)) if room >= len => stream.push(bytes.split_to(len)),
+            _ => return None,
+        }
+    }
+    stream.end(None);
+    Some(SentBytes {
+        head: unsent.head_len,
+        body: length,
+    })
+}
+
+/// Waits until all of an answer is sent that was given to its stream.
+pub(crate) async fn sent(stream: &dyn Stream, timeout: Duration) -> Result<(), SendError> {
+    let outcome = all_sent(stream, timeout).await;
+    if let Err(gone) = &outcome {
+        break_off(stream, gone);
+    }
+    Ok(outcome?)
+}
+
 /// Sends the body; `sent` is kept up to date, so that it is right after an error too.
 pub(crate) async fn send(
     client: &Client,
@@ -50,10 +90,18 @@ pub(crate) async fn send(
     // INVARIANT 1.
     match &outcome {
         Ok(()) => {}
-        Err(SendError::Client(ClientGone::TimedOut)) => stream.reset(Broken::SlowAnswer),
-        Err(_) => stream.reset(Broken::Failed),
+        Err(SendError::Client(gone)) => break_off(stream, gone),
+        Err(SendError::Body(_)) => stream.reset(Broken::Failed),
     }
     outcome
+}
+
+fn break_off(stream: &dyn Stream, gone: &ClientGone) {
+    let why = match gone {
+        ClientGone::TimedOut => Broken::SlowAnswer,
+        _ => Broken::Failed,
+    };
+    stream.reset(why);
 }
 
 async fn send_body(
@@ -115,11 +163,29 @@ async fn send_body(
         BodyKind::None | BodyKind::Length(_) => None,
     };
     stream.end(trailers.as_ref());
-    let all_sent = std::future::poll_fn(|cx| stream.poll_sent(cx));
-    match timer.guard_for(limits.timeout, all_sent).await {
-        Ok(outcome) => Ok(outcome?),
-        Err(_) => Err(ClientGone::TimedOut.into()),
+    Ok(all_sent(stream, limits.timeout).await?)
+}
+
+/// Waits until the connection has taken all of an answer. Nearly always it does so as soon as it
+/// has its turn: no timer is set before that.
+async fn all_sent(stream: &dyn Stream, timeout: Duration) -> Result<(), ClientGone> {
+    let mut has_had_turn = false;
+    let at_next_turn = std::future::poll_fn(|cx| match stream.poll_sent(cx) {
+        Poll::Pending if !std::mem::replace(&mut has_had_turn, true) => {
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+        sent => Poll::Ready(sent),
+    });
+    if let Poll::Ready(outcome) = at_next_turn.await {
+        return outcome;
     }
+    Box::pin(async {
+        let sent = std::future::poll_fn(|cx| stream.poll_sent(cx));
+        let outcome = Timer::new().guard_for(timeout, sent).await;
+        outcome.unwrap_or(Err(ClientGone::TimedOut))
+    })
+    .await
 }
 
 pub(crate) mod tunnel;
