@@ -58,6 +58,10 @@ const BODY_READ: usize = 64 * 1024;
 /// Rounds of reading and writing before other connections have their turn (arbitrary).
 const ROUNDS: usize = 16;
 
+/// Time for which an idle connection keeps memory that its next requests would need again
+/// (arbitrary: clients that ask one after the other ask sooner).
+const REST_AFTER: Duration = Duration::from_secs(1);
+
 /// Pieces of bodies that are many for one read (arbitrary: of 1 KiB each).
 const PIECES: usize = 64;
 
@@ -80,6 +84,8 @@ enum Due {
     Write,
     /// For the rest of a head.
     Head,
+    /// For a request, before memory is given back.
+    Rest,
     /// For a request.
     Request,
     /// For requests that were on their way when the generation began to close.
@@ -107,6 +113,8 @@ pub(super) struct Session<'a> {
     pieces: usize,
     /// Since when there is no request.
     idle_since: Option<Instant>,
+    /// True if an idle connection has memory to give back.
+    has_memory: bool,
     /// True once the client has begun a request.
     has_begun: bool,
     /// Since when a head is there in part.
@@ -155,6 +163,7 @@ impl<'a> Session<'a> {
             is_others_turn: false,
             pieces: 0,
             idle_since: Some(since),
+            has_memory: false,
             has_begun: false,
             head_since: None,
             has_given_up_head: false,
@@ -261,6 +270,9 @@ impl<'a> Session<'a> {
 
     /// Hands on what the machine has to tell.
     fn heed_events(&mut self) {
+        if self.carrier.inbox.borrow().is_empty() && !self.http2.engine.borrow().has_events() {
+            return;
+        }
         let now = clock::instant();
         let age = now.saturating_duration_since(self.http2.connection.accepted);
         // The machine is called by those who heed an event.
@@ -477,12 +489,17 @@ impl<'a> Session<'a> {
     /// One write; 0 if there is nothing to write.
     fn poll_send(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut engine = self.http2.engine.borrow_mut();
+        let more = if engine.has_more() {
+            More::Follows
+        } else {
+            More::Nothing
+        };
         let output = engine.output();
         if output.is_empty() {
             return Poll::Ready(Ok(0));
         }
         let transport = &self.carrier.transport;
-        output.poll_write(|slices| transport.poll_send(cx, slices, More::Nothing))
+        output.poll_write(|slices| transport.poll_send(cx, slices, more))
     }
 
     fn note_written(&mut self, count: usize) {
@@ -541,7 +558,13 @@ impl<'a> Session<'a> {
         let now = clock::instant();
         self.idle_since = Some(now);
         self.writing = None;
+        self.has_memory = true;
         self.http2.connection.waiting.set(Waiting::Idle(now));
+    }
+
+    /// Gives memory back.
+    fn rest(&mut self) {
+        self.has_memory = false;
         self.http2.engine.borrow_mut().rest();
         self.endings.shrink_to_fit();
     }
@@ -603,6 +626,12 @@ impl<'a> Session<'a> {
             (self.head_since.map(|at| at + head_timeout), Due::Head),
             (
                 self.idle_since
+                    .filter(|_| self.has_memory)
+                    .map(|at| at + REST_AFTER),
+                Due::Rest,
+            ),
+            (
+                self.idle_since
                     .filter(|_| !self.is_leaving && self.head_since.is_none())
                     .map(|at| at + idle_timeout),
                 Due::Request,
@@ -629,6 +658,7 @@ impl<'a> Session<'a> {
                 self.counters.count(Happened::SlowHead);
                 self.give_up_head();
             }
+            Due::Rest => self.rest(),
             Due::Request => self.say_last_word(),
             Due::Farewell => {
                 self.farewell_at = None;

@@ -315,6 +315,18 @@ impl Connection {
         }
     }
 
+    /// True if there is something to tell before more is read.
+    #[must_use]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// True if [`Connection::produce`] is sure to write something.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        self.send.room() > 0 && !self.scheduler.is_empty()
+    }
+
     /// Gives memory back that is not needed while the connection is idle.
     pub fn rest(&mut self) {
         self.streams.shrink();

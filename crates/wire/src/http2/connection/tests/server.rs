@@ -704,3 +704,30 @@ fn a_connection_that_rests_goes_on() {
         assert!(!played.connection.is_in_frame());
     }
 }
+
+/// A packet that is not full waits for what is announced: nothing may be that a window does not let
+/// go.
+#[test]
+fn more_is_announced_where_both_windows_let_it_go() {
+    let mut played = Played::server(Config::default());
+    assert!(!played.connection.has_more());
+    let body: &[u8] = &[b'x'; 100_000];
+    for stream in [1, 3] {
+        played.ask(stream, End::WithHead);
+        played.events();
+        played.answer(stream, body);
+    }
+    assert!(played.connection.has_more());
+    played.connection.produce(1);
+    assert!(played.connection.has_more());
+    // 65,535 bytes are the connection's window, and what is left of a stream's is more than none.
+    let sent = data_of(&played.frames(), 1).len();
+    assert!((1..65_535).contains(&sent), "{sent}");
+    assert!(!played.connection.has_more());
+    played.send(8, 0, 0, &20_u32.to_be_bytes());
+    played.events();
+    assert!(played.connection.has_more());
+    let frames = played.frames();
+    assert_eq!(data_of(&frames, 1).len() + data_of(&frames, 3).len(), 20);
+    assert!(!played.connection.has_more());
+}
