@@ -36,6 +36,9 @@ const SEALED_AT_ONCE: usize = WRITE + 1024;
 /// at once.
 const SEALED_WRITE: usize = WRITE + WRITE / 64;
 
+/// Bytes that are to be said and that wait for the next records (arbitrary: some tickets).
+const SAID_MOST: usize = 4 * 1024;
+
 thread_local! {
     /// Memory that records are received into.
     static RECORDS: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
@@ -147,9 +150,14 @@ impl TlsSocket {
     pub fn poll_handshake(&self, cx: &mut Context<'_>) -> Poll<Result<(), HandshakeError>> {
         loop {
             let state = &mut *self.state.borrow_mut();
+            let has_ended = |session: &dyn Session| !session.is_handshaking();
+            let is_done = state.session.as_deref().is_none_or(has_ended);
+            if is_done && !state.plain.is_empty() {
+                // The answer to what came already goes out with what is to be said (tickets).
+                return Poll::Ready(Ok(()));
+            }
             let flushed = self.poll_flush(cx, state);
-            let is_done = |session: &dyn Session| !session.is_handshaking();
-            if state.session.as_deref().is_none_or(is_done) {
+            if is_done {
                 return flushed.map_err(HandshakeError::Io);
             }
             if let Poll::Ready(Err(error)) = flushed {
@@ -279,14 +287,16 @@ impl TlsSocket {
         if state.session.is_none() {
             return self.socket.poll_send(cx, slices, more);
         }
-        ready!(self.poll_flush(cx, state))?;
+        if !state.may_add() {
+            ready!(self.poll_flush(cx, state))?;
+        }
         if state.owed > 0 {
             let len = slices.iter().map(|slice| slice.len()).sum();
             let count = state.owed.min(len);
             state.owed -= count;
             return Poll::Ready(Ok(count));
         }
-        let mut sealed = lent_sealed();
+        let mut sealed = state.begin_records();
         let count = state.seal(slices, &mut sealed);
         let sent = match &count {
             Ok(_) => self.socket.poll_send(cx, &[IoSlice::new(&sealed)], more),
@@ -347,7 +357,12 @@ impl TlsSocket {
         let sent = match filled {
             Ok(filled) => {
                 let records = room.get(..filled.sealed).unwrap_or_default();
-                self.poll_records_out(cx, state, (records, filled.plain))
+                let more = if region.len > filled.plain as u64 {
+                    More::Follows
+                } else {
+                    More::Nothing
+                };
+                self.poll_records_out(cx, state, (records, filled.plain), more)
             }
             Err(error) => Poll::Ready(Err(error)),
         };
@@ -362,11 +377,12 @@ impl TlsSocket {
         cx: &mut Context<'_>,
         state: &mut State,
         (records, plain): (&[u8], usize),
+        more: More,
     ) -> Poll<io::Result<usize>> {
         let slices = [IoSlice::new(&state.out), IoSlice::new(records)];
         let first = usize::from(state.out.is_empty());
         let slices = slices.get(first..).unwrap_or_default();
-        let taken = match self.socket.poll_send(cx, slices, More::Nothing) {
+        let taken = match self.socket.poll_send(cx, slices, more) {
             Poll::Ready(taken) => taken?,
             Poll::Pending => 0,
         };
@@ -387,10 +403,10 @@ impl TlsSocket {
         if state.session.is_none() {
             return self.socket.try_send_both(first, second);
         }
-        if !state.out.is_empty() || state.owed > 0 {
+        if !state.may_add() {
             return Ok(0);
         }
-        let mut sealed = lent_sealed();
+        let mut sealed = state.begin_records();
         let count = state.seal(&[IoSlice::new(first), IoSlice::new(second)], &mut sealed)?;
         let taken = self.socket.try_send(&sealed)?;
         if taken == sealed.len() {
@@ -561,6 +577,21 @@ impl State {
                 self.end = End::Failed(error.to_string());
                 Err(error)
             }
+        }
+    }
+
+    /// True if records may stand behind those that the kernel has not taken: what was said in
+    /// passing, and no bytes of the caller's.
+    fn may_add(&self) -> bool {
+        self.owed == 0 && self.out.len() <= SAID_MOST
+    }
+
+    /// Memory for records, which go out behind what is to be said.
+    fn begin_records(&mut self) -> BytesMut {
+        if self.out.is_empty() {
+            lent_sealed()
+        } else {
+            std::mem::take(&mut self.out)
         }
     }
 
