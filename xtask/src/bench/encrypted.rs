@@ -329,7 +329,7 @@ fn on_its_core(program: &str) -> Command {
 fn h2load(url: &str, (connections, streams): (u32, u32), time: Duration) -> Result<u64> {
     let output = on_its_core("h2load")
         .args(["-c", &connections.to_string(), "-m", &streams.to_string()])
-        .args(["-D", &time.as_secs().to_string(), "--warm-up-time=1", url])
+        .args(["-D", &time.as_secs().to_string(), url])
         .output()
         .context("h2load is not installed (Debian package nghttp2-client)")?;
     let text = String::from_utf8_lossy(&output.stdout);
