@@ -442,9 +442,10 @@ impl Request {
 
     /// Wall time in seconds; that of its head as long as nothing was waited for.
     pub fn now_s(&self) -> i64 {
-        match self.has_waited {
-            true => millpond_system::clock::now_ms().div_euclid(1000),
-            false => self.started_us.div_euclid(1_000_000),
+        if self.has_waited {
+            millpond_system::clock::now_ms().div_euclid(1000)
+        } else {
+            self.started_us.div_euclid(1_000_000)
         }
     }
 

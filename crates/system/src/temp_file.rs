@@ -124,9 +124,10 @@ impl TempFolders {
     /// Notes the folder of bodies of requests; the default is made only when it is needed.
     pub fn note_bodies(&mut self, folder: &TempFolder, prefix: &Path) {
         let is_default = folder.path == prefix.join(BODIES_DEFAULT);
-        let origin = match is_default {
-            true => Origin::Default,
-            false => Origin::Named("client_body_temp_path"),
+        let origin = if is_default {
+            Origin::Default
+        } else {
+            Origin::Named("client_body_temp_path")
         };
         self.0.insert(folder.path.clone(), origin);
     }

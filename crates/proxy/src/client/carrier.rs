@@ -151,9 +151,10 @@ pub(crate) async fn linger(carrier: &Carrier, member: &Member, time: Duration, t
         .set(Waiting::Idle(clock::instant()));
     let displaced = std::future::poll_fn(|cx| {
         member.register(cx.waker());
-        match carrier.connection.is_displaced.get() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        if carrier.connection.is_displaced.get() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
         }
     });
     let ended = drain(carrier, time, timeout);

@@ -186,10 +186,12 @@ impl Reader<'_> {
     /// Reads the counts behind `{`, to their end; the least count.
     fn counts(&mut self) -> Option<u32> {
         let min = self.count()?;
-        let max = match self.skip(b",") {
-            true if self.rest.first() == Some(&b'}') => u32::MAX,
-            true => self.count()?,
-            false => min,
+        let max = if !self.skip(b",") {
+            min
+        } else if self.rest.first() == Some(&b'}') {
+            u32::MAX
+        } else {
+            self.count()?
         };
         (self.skip(b"}") && max >= min && max > 0).then_some(min)
     }

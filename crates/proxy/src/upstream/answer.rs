@@ -114,9 +114,10 @@ pub(crate) fn from_fetched(
         fields: std::mem::take(&mut head.fields),
     };
     let is_buffered = buffer::is_buffered(req, target.protocol, &answer.fields);
-    let bound = match is_buffered {
-        true => Bound::read_ahead(settings.buffer.buffers, settings.exchange.head_size),
-        false => Bound::passed_on(settings.exchange.head_size),
+    let bound = if is_buffered {
+        Bound::read_ahead(settings.buffer.buffers, settings.exchange.head_size)
+    } else {
+        Bound::passed_on(settings.exchange.head_size)
     };
     let last_modified = answer.fields.get(Known::LastModified);
     let last_modified = last_modified

@@ -185,9 +185,10 @@ impl Http1 {
                 None => break,
             }
         }
-        let remains = match self.is_body_done() {
-            true => Remains::Nothing,
-            false => Remains::More,
+        let remains = if self.is_body_done() {
+            Remains::Nothing
+        } else {
+            Remains::More
         };
         Ok((ready.freeze(), remains))
     }
