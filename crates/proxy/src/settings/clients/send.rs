@@ -1,7 +1,7 @@
 //! `send_timeout`, `limit_rate`, `limit_rate_after`, `sendfile`, `sendfile_max_chunk`,
 //! `chunked_transfer_encoding`: answers as every wire sends them.
 //!
-//! They are obeyed in `downstream/send.rs` and by the wires.
+//! They are obeyed in `client/send.rs` and by the wires.
 
 use std::time::Duration;
 
