@@ -270,7 +270,7 @@ impl<'a> Session<'a> {
 
     /// Hands on what the machine has to tell.
     fn heed_events(&mut self) {
-        if self.carrier.inbox.borrow().is_empty() && !self.http2.engine.borrow().has_events() {
+        if self.has_no_news() {
             return;
         }
         let now = clock::instant();
@@ -280,6 +280,14 @@ impl<'a> Session<'a> {
             self.heed(event, now);
         }
         self.note_head(now);
+    }
+
+    /// True if nothing has come, and the machine has nothing to tell: no clock is read for that.
+    fn has_no_news(&self) -> bool {
+        let engine = self.http2.engine.borrow();
+        self.carrier.inbox.borrow().is_empty()
+            && !engine.has_events()
+            && engine.unfinished_head().is_some() == self.head_since.is_some()
     }
 
     fn next_event(&self, age: Duration) -> Option<Event> {
