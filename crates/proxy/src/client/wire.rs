@@ -1,6 +1,6 @@
 //! The way to a client: the protocol that carries a request's body in and its answer out.
 //!
-//! `serve` and the handlers see a [`Client`](super::client::Client), which asks its
+//! `serve` and the handlers see a [`Client`](super::Client), which asks its
 //! wire. A new protocol with several requests on a connection is one more [`Stream`].
 
 use std::rc::Rc;

@@ -3,7 +3,8 @@
 //! The cache itself is in `millpond_cache::purge`. A purge waits for the disk, because it is
 //! durable before it is answered, so it runs beside the worker.
 //!
-//! - [`form`]: the directive
+//! - [`location`]: locations that do nothing but purge; the directive is read in
+//!   `cache_settings/purge.rs`
 //! - `order`: what a request asks for
 //! - [`reach`]: the way to all nodes of a fleet
 //! - `answer`: what it is told
