@@ -1,7 +1,7 @@
 //! `proxy_cache_encodings`, `proxy_cache_encodings_types`: which stored answers are kept in content
 //! codings, too.
 //!
-//! How they are made and chosen stands in `cache/encodings.rs` and `cache/encoder.rs`.
+//! `cache/encoder.rs` makes them, `cache/encodings.rs` chooses one.
 
 use millpond_conf::value::{ArgError, Args, FromArgs, parse_offset};
 use millpond_conf::{OffOr, Word};

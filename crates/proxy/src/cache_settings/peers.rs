@@ -1,6 +1,6 @@
 //! `proxy_cache_peers`: whether a miss is asked of the node of the fleet that owns its key.
 //!
-//! How it is asked, and answered, stands in `cache/peers`.
+//! `cache/peers` asks it, and answers.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! `proxy_cache_status_header`: whether clients are told what the cache did, and under which name.
 //!
-//! How they are told stands in `cache/status_header.rs`.
+//! `cache/status_header.rs` tells them.
 
 use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{OffOr, Template};

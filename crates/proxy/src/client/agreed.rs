@@ -1,7 +1,7 @@
 //! The agreement of a client and this server in a handshake, for as long as the connection lasts.
 //!
-//! It is taken out of the session when the handshake is over: variables, logs and the check of
-//! requests read it, whatever protocol they come in.
+//! An agreement is taken out of the session when the handshake is over: variables, logs and the
+//! check of requests read it, whatever protocol they come in.
 
 use std::sync::Arc;
 

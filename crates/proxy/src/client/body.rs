@@ -1,6 +1,6 @@
 //! The body of a request, as those see it who want it.
 //!
-//! How it comes is the wire's business, how it is collected stands in `request_body.rs`.
+//! A wire brings it, and `request_body.rs` collects it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

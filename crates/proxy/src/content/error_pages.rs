@@ -1,6 +1,6 @@
 //! `error_page`, `recursive_error_pages`: the pages that stand for errors.
 //!
-//! Which answers they take the place of is asked here, how they do in `handler/error_page.rs`.
+//! This file says which answers they take the place of; `handler/error_page.rs` puts them there.
 
 use std::sync::Arc;
 

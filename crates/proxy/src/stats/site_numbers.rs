@@ -1,7 +1,7 @@
 //! The numbers of sites, as one worker remembers them.
 //!
-//! What `cache_site` makes of a request is looked up here before the table that all workers share
-//! is asked.
+//! A name that `cache_site` makes of a request is looked up here before the table that all workers
+//! share is asked.
 //!
 //! Invariant: a number is forgotten when the table takes numbers back, which begins a new turn.
 

@@ -516,7 +516,8 @@ impl PassTarget {
         }
     }
 
-    /// The handler that passes to this target.
+    /// The handler that passes to this target; of a shared one, so that a request takes a share in
+    /// it as its own type.
     pub(crate) fn into_handler(self) -> ContentHandler {
         ContentHandler::Pass(Arc::new(Arc::new(self)))
     }

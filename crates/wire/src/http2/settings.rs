@@ -66,12 +66,12 @@ impl PeerSettings {
         let (rows, _) = payload.as_chunks::<6>();
         for [a, b, value @ ..] in rows {
             let setting = u16::from_be_bytes([*a, *b]);
-            self.set((setting, u32::from_be_bytes(*value)), role)?;
+            self.set(setting, u32::from_be_bytes(*value), role)?;
         }
         Ok(())
     }
 
-    fn set(&mut self, (setting, value): (u16, u32), role: Role) -> Result<(), Fault> {
+    fn set(&mut self, setting: u16, value: u32, role: Role) -> Result<(), Fault> {
         match setting {
             HEADER_TABLE_SIZE => self.header_table_size = value,
             // §6.5.2: a server has none that it could let its client send.
