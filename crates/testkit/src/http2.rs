@@ -79,8 +79,10 @@ struct Driver {
 impl Driver {
     /// Moves what can be moved now. INVARIANT 1.
     fn poll(&self) -> Poll<()> {
-        let waker = lock(&self.waker).clone();
         let mut frames = lock(&self.frames);
+        // Read behind the lock: the last poll is the one that is woken, and no poll with a waker
+        // that wakes nobody may come behind the first one of the thread.
+        let waker = lock(&self.waker).clone();
         let Some(connection) = &mut *frames else {
             return Poll::Ready(());
         };
