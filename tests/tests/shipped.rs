@@ -5,9 +5,9 @@
 //! changed.
 
 use anyhow::{Context, Result, ensure};
-use millpond_testkit::{Deadline, Kind, binary};
+use millpond_testkit::{Deadline, Kind, binary, free_port};
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -18,11 +18,6 @@ const WAIT: Duration = Duration::from_secs(20);
 /// The root of the project.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-/// A port that nobody has at this moment.
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// Copies the files of a folder and of those in it, with words replaced.

@@ -50,6 +50,7 @@ mod http2;
 mod http3;
 mod message;
 mod origin;
+mod ports;
 mod proxy;
 mod random;
 mod request;
@@ -73,7 +74,8 @@ pub use origin::{
     Answer, Exchange, Framing, Gate, Lie, Manners, Origin, Outage, Ranges, Recorded, Resource,
     Turn, Validator, offset_bytes,
 };
-pub use proxy::{Kind, LogCheck, Proxy, ProxyBuilder, ProxyError, binary, copy_binary, free_port};
+pub use ports::free_port;
+pub use proxy::{Kind, LogCheck, Proxy, ProxyBuilder, ProxyError, binary, copy_binary};
 pub use random::{Random, number_from_env};
 pub use request::Request;
 pub use site_counters::{sites_in_answer, sites_in_file};

@@ -23,7 +23,6 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, SystemTime};
@@ -110,11 +109,6 @@ pub fn copy_binary(to: &Path) -> Result<()> {
     let copied = Command::new("cp").arg(binary).arg(to).status()?;
     ensure!(copied.success(), "cp failed");
     Ok(())
-}
-
-/// A port of 127.0.0.1 that nobody listens on at this moment.
-pub fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// A proxy that is not started yet.

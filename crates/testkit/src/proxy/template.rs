@@ -6,8 +6,9 @@
 //! 1. The same text runs on both servers: what only one of them needs stands in `GLOBALS`.
 //! 2. A port keeps its number when the text is replaced, so that a reload can be tested.
 
-use super::{Kind, free_port};
+use super::Kind;
 use crate::client::Protocol;
+use crate::ports::free_port;
 use std::io;
 use std::path::Path;
 
