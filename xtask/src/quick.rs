@@ -153,6 +153,7 @@ const AREAS: &[Area] = &[
             "rewrite",
             "set_misc",
             "tunnel",
+            "tunnel_pass",
             "websocket",
         ],
     },

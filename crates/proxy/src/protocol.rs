@@ -20,6 +20,8 @@ pub enum Protocol {
     Memcached,
     /// gRPC, over HTTP/2: `grpc_pass`.
     Grpc,
+    /// The protocol of a CONNECT's client, which nobody looks at: `tunnel_pass`.
+    Tunnel,
 }
 
 /// A set of protocols.
@@ -44,13 +46,14 @@ impl Protocols {
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Protocol; 6] = [
+    pub const ALL: [Protocol; 7] = [
         Protocol::Http,
         Protocol::FastCgi,
         Protocol::Scgi,
         Protocol::Uwsgi,
         Protocol::Memcached,
         Protocol::Grpc,
+        Protocol::Tunnel,
     ];
 
     /// Prefix, scheme, scheme of encrypted connections.
@@ -62,6 +65,7 @@ impl Protocol {
             Protocol::Uwsgi => ("uwsgi", "uwsgi", Some("suwsgi")),
             Protocol::Memcached => ("memcached", "memcached", None),
             Protocol::Grpc => ("grpc", "grpc", Some("grpcs")),
+            Protocol::Tunnel => ("tunnel", "tunnel", None),
         }
     }
 

@@ -38,9 +38,11 @@ use millpond_proxy::settings::tree::{AfterPrefix, LocationKind};
 use millpond_proxy::site;
 use millpond_proxy::tls::explain::{Shown, certificate};
 use millpond_proxy::upstream::pass::{self, PassTarget};
+use millpond_proxy::upstream::tunnel::Tunnels;
 use millpond_proxy::upstream::{by_rfc, http};
 use millpond_system::address::Address;
 use millpond_wire::header::Known;
+use millpond_wire::http1::Method;
 use millpond_wire::http1::request::{Progress, RequestHead, RequestParser};
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +68,11 @@ impl Question {
     ) -> Result<Question, String> {
         let url = Url::parse(url)?;
         let slash = if url.target.starts_with('?') { "/" } else { "" };
-        let mut head = format!("{method} {slash}{} HTTP/1.1\r\n", url.target);
+        let mut head = match method {
+            // The host of the URL is the proxy and the end of the tunnel in one.
+            "CONNECT" => format!("CONNECT {} HTTP/1.1\r\n", url.with_port()),
+            _ => format!("{method} {slash}{} HTTP/1.1\r\n", url.target),
+        };
         let has_host = fields
             .iter()
             .any(|(name, _)| name.eq_ignore_ascii_case("host"));
@@ -129,6 +135,17 @@ impl<'a> Url<'a> {
             port,
             target,
         })
+    }
+}
+
+impl Url<'_> {
+    /// Host and port, that of the scheme as well.
+    fn with_port(&self) -> String {
+        let end = format!(":{}", self.port);
+        if self.authority.ends_with(&end) {
+            return self.authority.to_string();
+        }
+        format!("{}{end}", self.authority)
     }
 }
 
@@ -481,7 +498,14 @@ fn answered(req: &mut Request, failure: &Failure) -> End {
 
 fn end(req: &mut Request) -> End {
     let handler = req.location.parts.get::<ContentHandler>().cloned();
+    let has_tunnels = req.server.parts.get::<Tunnels>().is_some();
+    if req.method == Method::Connect && !has_tunnels {
+        return End::Answered(405, None);
+    }
     if let Some(target) = handler.as_ref().and_then(PassTarget::of) {
+        if target.protocol == Protocol::Tunnel && req.method != Method::Connect {
+            return End::Answered(405, None);
+        }
         return End::Passed(Box::new(passed(req, target)));
     }
     let Some(ContentHandler::Own(handler)) = handler else {
@@ -517,6 +541,9 @@ fn caching(req: &mut Request, target: &Arc<PassTarget>) -> Result<Caching, Strin
     let prefix = target.protocol.prefix();
     if target.protocol == Protocol::Memcached {
         return Err("what a memcached server has is not stored again".to_string());
+    }
+    if target.protocol == Protocol::Tunnel {
+        return Err("what goes through a tunnel is not looked at".to_string());
     }
     let Some(cache) = millpond_proxy::cache::zones::of_location(&location, target.protocol) else {
         return Err(format!("{prefix}_cache is off here"));

@@ -25,10 +25,11 @@ use crate::request::{self, Place, Request};
 use crate::response::Response;
 use crate::route::{name, target};
 use crate::settings::listen::Listen;
+use crate::upstream::tunnel::Tunnels;
 use crate::visit::{self, Visit};
 use crate::websocket;
 use millpond_system::log::error::Level;
-use millpond_wire::http1::request::{self as request_head};
+use millpond_wire::http1::request::{self as request_head, Connect};
 
 /// The status that a client gets for a WebSocket where there is none (RFC 9220 §3).
 const NO_WEBSOCKET: u16 = 501;
@@ -138,6 +139,31 @@ pub async fn serve(client: Rc<Client>, listen: &Listen, came: Came, body: Reques
         Err(refusal) => Box::pin(answer_refused(req, listen, refusal.into())).await,
     };
     running.end(end)
+}
+
+/// Answers a CONNECT, if the server that it is for has tunnels: others are not known for a proxy by
+/// one.
+pub(crate) async fn connect(client: Rc<Client>, listen: &Listen, came: Came) -> Served {
+    let mut running = Running(Some(request::take_place()));
+    let req = running.begin(client, listen, came);
+    let found = find_server(req, listen).and_then(|()| check_server(req, listen));
+    let checked = found.map_err(Refusal::from);
+    let end = match checked.and_then(|()| check_connect(req).map_err(Refusal::from)) {
+        Ok(()) => {
+            req.client.end_connection();
+            answer(req).await
+        }
+        Err(refusal) => answer_refused(req, listen, refusal).await,
+    };
+    running.end(end)
+}
+
+/// Refuses a CONNECT where there are no tunnels, or with a body.
+fn check_connect(req: &Request) -> Result<(), request_head::Refusal> {
+    if req.server.parts.get::<Tunnels>().is_none() {
+        return Err(request_head::Refusal::ConnectNotAllowed);
+    }
+    req.head.check(Connect::Allow).map(drop)
 }
 
 /// Gives a request that names no host to the server that its handshake named, as nginx does.

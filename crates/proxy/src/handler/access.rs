@@ -230,7 +230,7 @@ pub fn has_gate(settings: &LocationSettings) -> bool {
 /// Asks the gates; a refusal that a password could change may have to wait (`auth_delay`).
 pub async fn run(req: &mut Request) -> Result<Flow, Failure> {
     let outcome = ask(req).await;
-    if matches!(outcome, Err(Failure::Status(401))) {
+    if matches!(outcome, Err(Failure::Status(401 | 407))) {
         auth_basic::delay_refusal(req).await?;
     }
     outcome
@@ -271,11 +271,12 @@ async fn any_gate(req: &mut Request, by_address: Option<Verdict>) -> Result<Flow
         match checked {
             Ok(Checked::Passed) => {
                 req.answer_fields.remove(Known::WwwAuthenticate);
+                req.answer_fields.remove(Known::ProxyAuthenticate);
                 return Ok(Flow::Next);
             }
             // The gate has nothing to say: another one's word stands.
             Ok(Checked::Off) => {}
-            Err(Failure::Status(401)) => refused = Some(401),
+            Err(Failure::Status(status @ (401 | 407))) => refused = Some(status),
             Err(Failure::Status(403)) => refused = refused.or(Some(403)),
             Err(failure) => return Err(failure),
         }

@@ -23,6 +23,7 @@ use millpond_conf::{ParseContext, Template, Word};
 use millpond_system::log::error::{self, Level};
 use millpond_wire::base64;
 use millpond_wire::header::Known;
+use millpond_wire::http1::Method;
 
 use super::password;
 use crate::failure::Failure;
@@ -35,7 +36,8 @@ use crate::var::Variable;
 /// The variable.
 pub const VARIABLES: &[Variable] = &[Variable {
     name: "remote_user",
-    doc: "The name in the Authorization field of the Basic scheme.",
+    doc: "The name in the Authorization field of the Basic scheme; for CONNECT that in \
+          Proxy-Authorization.",
     write: |req, out| {
         let user = credentials(req).map(|(user, _)| user);
         out.extend_from_slice(user.as_deref().unwrap_or_default());
@@ -244,9 +246,38 @@ fn refuse(req: &mut Request, realm: &[u8]) -> Failure {
     challenge.extend_from_slice(b"Basic realm=\"");
     challenge.extend_from_slice(realm);
     challenge.push(b'"');
+    let asked = Asked::by(req);
     req.answer_fields
-        .set(Known::WwwAuthenticate, Bytes::from(challenge));
-    Failure::Status(401)
+        .set(asked.challenge, Bytes::from(challenge));
+    Failure::Status(asked.status)
+}
+
+/// The words in which a client is asked who it is.
+pub(crate) struct Asked {
+    /// The field with what the client says.
+    credentials: Known,
+    /// The field with what it is asked for.
+    pub(crate) challenge: Known,
+    /// The status of the question.
+    pub(crate) status: u16,
+}
+
+impl Asked {
+    /// Those of a proxy for a tunnel (RFC 9110 §11.7), else those of an origin.
+    pub(crate) fn by(req: &Request) -> Asked {
+        if req.method == Method::Connect {
+            return Asked {
+                credentials: Known::ProxyAuthorization,
+                challenge: Known::ProxyAuthenticate,
+                status: 407,
+            };
+        }
+        Asked {
+            credentials: Known::Authorization,
+            challenge: Known::WwwAuthenticate,
+            status: 401,
+        }
+    }
 }
 
 fn path(req: &mut Request, file: &UserFile) -> PathBuf {
@@ -291,9 +322,10 @@ fn find(text: &[u8], user: &[u8], secret: &[u8]) -> Found {
     }
 }
 
-/// The name and the password of the request's Authorization field.
+/// The name and the password of the request's Authorization field, or of a CONNECT's
+/// Proxy-Authorization.
 pub(crate) fn credentials(req: &Request) -> Option<(Vec<u8>, Vec<u8>)> {
-    let field = req.field(Known::Authorization)?;
+    let field = req.field(Asked::by(req).credentials)?;
     let (scheme, rest) = field.split_at_checked(b"Basic ".len())?;
     if !scheme.eq_ignore_ascii_case(b"Basic ") {
         return None;

@@ -31,8 +31,10 @@ pub(crate) fn begin<'a>(
     location: &Location,
     target: &Arc<PassTarget>,
 ) -> Result<Begun<'a>, Failure> {
-    if target.protocol == Protocol::Memcached {
-        return memcached::begin(req, target);
+    match target.protocol {
+        Protocol::Memcached => return memcached::begin(req, target),
+        Protocol::Tunnel if req.method != Method::Connect => return Err(Failure::Status(405)),
+        _ => {}
     }
     cdn_loop::check(req, target.protocol)?;
     if let Some(response) = max_forwards::answer(req, target.protocol) {

@@ -57,6 +57,8 @@ pub enum Place {
     Certificates,
     /// The certificate that is ordered for a server.
     Order,
+    /// The mark of a server that has tunnels.
+    Tunnels,
     /// The handlers of all phases.
     Steps,
     /// The meanings of variables.

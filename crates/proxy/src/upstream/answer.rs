@@ -124,8 +124,8 @@ pub(crate) fn from_fetched(
         .filter(|_| keeps_file)
         .and_then(|value| parse_http_date(value));
     let mut response = from_head(req, target, answer, stored);
-    if response.status == 101 {
-        response.delivery.tunnel = fetched.body.is_switched().then(|| Tunnel {
+    if fetched.body.is_switched() {
+        response.delivery.tunnel = Some(Tunnel {
             upstream: Box::new(fetched.body),
             idle,
         });

@@ -460,6 +460,9 @@ impl Try<'_> {
 
     async fn ask(&mut self) -> Result<Box<Fetched>, UpstreamFailure> {
         let source = self.source();
+        if self.protocol.record().is_clients {
+            return Box::pin(self.open_tunnel(source)).await;
+        }
         if self.is_on_line() {
             return Box::pin(self.ask_on_line(source)).await;
         }

@@ -97,6 +97,8 @@ pub enum Coding {
     Value(ValueBody),
     /// In a stream of HTTP/2.
     Stream(Box<StreamBody>),
+    /// There is none: the connection is the client's from here on.
+    Tunnel,
 }
 
 /// Length and framing of a body.
@@ -226,6 +228,7 @@ impl Coding {
         let framing = head.framing(request)?;
         let mut body = match self {
             Coding::ByHead => return Ok(BodyPlan::Framed(framing)),
+            Coding::Tunnel => return Ok(BodyPlan::Framed(Framing::Switched)),
             Coding::Value(body) => return Ok(BodyPlan::Value(body)),
             Coding::Stream(stream) => {
                 let length = stream.left().filter(|_| framing != Framing::None);

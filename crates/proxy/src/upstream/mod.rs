@@ -46,4 +46,5 @@ pub(crate) mod send;
 pub mod settings;
 pub(crate) mod sticky;
 pub(crate) mod store;
+pub mod tunnel;
 pub(crate) mod uwsgi;

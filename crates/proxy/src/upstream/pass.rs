@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use millpond_conf::{Contexts, OffOr, Scope, Span, Statement, Template};
+use millpond_conf::{Contexts, OffOr, Scope, Span, Statement, Template, Word};
 use millpond_system::address::Address;
 use millpond_system::network;
 use millpond_wire::http1::Method;
@@ -21,6 +21,7 @@ use super::group::Group;
 use super::memcached;
 use super::peer::{Peer, PeerSettings};
 use super::redirect::PassPlace;
+use super::tunnel;
 use crate::content::ContentHandler;
 use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
 use crate::protocol::Protocol;
@@ -153,6 +154,9 @@ fn split_address(protocol: Protocol, text: &str) -> Result<Url<'_>, String> {
         return split_url(text);
     }
     let (authority, is_encrypted) = split_scheme(protocol, text);
+    if protocol == Protocol::Tunnel && tunnel::is_socket_by_chance(authority) {
+        return Err("the path of a Unix socket must be absolute".to_string());
+    }
     if authority.is_empty() {
         return Err("no host in upstream".to_string());
     }
@@ -226,6 +230,17 @@ fn pass(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
         let message = format!("invalid number of arguments in \"{name}\" directive");
         return builder.error(statement.span, message);
     };
+    pass_to(builder, (statement, protocol), url, draft);
+}
+
+/// Makes a block pass its requests to a target.
+pub(super) fn pass_to(
+    builder: &mut Builder,
+    (statement, protocol): (&Statement, Protocol),
+    url: &Word,
+    draft: &mut Draft,
+) {
+    let name = statement.name.text.as_str();
     if draft.has::<ContentHandler>() {
         return builder.error(statement.span, format!("\"{name}\" directive is duplicate"));
     }

@@ -57,6 +57,7 @@ use crate::upstream::settings::UpstreamSettings;
     reason = "protocols share some of the families"
 )]
 #[only("memcached", connect, exchange, next)]
+#[only("tunnel", connect, exchange, next)]
 #[only("grpc", buffer, connect, ssl, exchange, next, answer, ignore)]
 pub struct PassSettings {
     /// Settings of how answers flow through.
@@ -194,6 +195,7 @@ fn settle_stores(level: &mut Closing<'_>) -> Vec<(Protocol, Span)> {
             Protocol::Uwsgi => &raw.uwsgi,
             Protocol::Memcached => &raw.memcached,
             Protocol::Grpc => &raw.grpc,
+            Protocol::Tunnel => &raw.tunnel,
         });
         let settings = level.settings.pass_mut(protocol);
         let cx = &mut level.builder.cx;
@@ -214,6 +216,7 @@ impl LocationSettings {
             Protocol::Uwsgi => &all.uwsgi,
             Protocol::Memcached => &all.memcached,
             Protocol::Grpc => &all.grpc,
+            Protocol::Tunnel => &all.tunnel,
         }
     }
 
@@ -227,6 +230,7 @@ impl LocationSettings {
             Protocol::Uwsgi => &mut all.uwsgi,
             Protocol::Memcached => &mut all.memcached,
             Protocol::Grpc => &mut all.grpc,
+            Protocol::Tunnel => &mut all.tunnel,
         }
     }
 

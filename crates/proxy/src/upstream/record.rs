@@ -12,7 +12,7 @@ use super::http::{self, UpstreamVersion};
 use super::memcached::KeyedHead;
 use super::pass::{PassTarget, Resolved};
 use super::request::{OutBody, Prepared};
-use super::{fastcgi, memcached, scgi, uwsgi};
+use super::{fastcgi, memcached, scgi, tunnel, uwsgi};
 use crate::failure::Failure;
 use crate::protocol::Protocol;
 use crate::request::Request;
@@ -40,6 +40,8 @@ pub(crate) struct Record {
     pub(crate) heeds_method: bool,
     /// True if a request may be a stream that nobody waits for the end of.
     pub(crate) is_live: bool,
+    /// True if this server says nothing to the peer: the connection is the client's.
+    pub(crate) is_clients: bool,
 }
 
 impl Protocol {
@@ -52,6 +54,7 @@ impl Protocol {
             Protocol::Uwsgi => &UWSGI,
             Protocol::Memcached => &MEMCACHED,
             Protocol::Grpc => &GRPC,
+            Protocol::Tunnel => &TUNNEL,
         }
     }
 }
@@ -68,6 +71,7 @@ const HTTP: Record = Record {
     },
     heeds_method: true,
     is_live: false,
+    is_clients: false,
 };
 
 const GRPC: Record = Record {
@@ -85,6 +89,7 @@ const FASTCGI: Record = Record {
     is_in_streams: |_| false,
     heeds_method: true,
     is_live: false,
+    is_clients: false,
 };
 
 const SCGI: Record = Record {
@@ -95,6 +100,7 @@ const SCGI: Record = Record {
     is_in_streams: |_| false,
     heeds_method: false,
     is_live: false,
+    is_clients: false,
 };
 
 const UWSGI: Record = Record {
@@ -116,6 +122,17 @@ const MEMCACHED: Record = Record {
     is_in_streams: |_| false,
     heeds_method: false,
     is_live: false,
+    is_clients: false,
+};
+
+/// No byte of it is read here.
+const TUNNEL: Record = Record {
+    encode: |req, _, _, _, _| Ok(tunnel::nothing(req)),
+    keeps: |_, _| false,
+    needs_length: |_| false,
+    is_in_streams: |_| false,
+    is_clients: true,
+    ..HTTP
 };
 
 /// HTTP/2 has a reader of its own.

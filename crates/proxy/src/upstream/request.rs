@@ -126,6 +126,10 @@ pub(crate) fn prepare(
     resolved: &Resolved,
     ask: &Ask,
 ) -> Result<Prepared, Failure> {
+    if req.method == Method::Connect && target.protocol != Protocol::Tunnel {
+        // RFC 9110 §9.3.6: a success would mean a tunnel, which nothing else than a tunnel is.
+        return Err(Failure::Status(405));
+    }
     let body = out_body(req, target.protocol)?;
     let encode = target.protocol.record().encode;
     let prepared = encode(req, target, resolved, ask, body)?;

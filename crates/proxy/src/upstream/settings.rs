@@ -14,6 +14,7 @@ use super::http::HttpPolicy;
 use super::memcached::MemcachedPolicy;
 use super::pass_settings::PassSettings;
 use super::redirect::PassRedirectPolicy;
+use super::tunnel::TunnelPolicy;
 use super::uwsgi::UwsgiPolicy;
 use crate::scope::parts::{Part, Place};
 
@@ -37,6 +38,9 @@ pub struct UpstreamSettings {
     /// gRPC upstreams.
     #[protocol("grpc")]
     pub grpc: PassSettings,
+    /// Ends of tunnels.
+    #[protocol("tunnel")]
+    pub tunnel: PassSettings,
     /// Circles of proxies.
     pub cdn_loop: CdnLoopPolicy,
     /// Interim answers of upstreams.
@@ -51,6 +55,8 @@ pub struct UpstreamSettings {
     pub memcached_server: MemcachedPolicy,
     /// Policy of requests to gRPC servers only.
     pub grpc_server: GrpcPolicy,
+    /// Policy of tunnels only.
+    pub tunnel_end: TunnelPolicy,
     /// Redirects of upstreams.
     pub pass_redirect: PassRedirectPolicy,
     /// Cookies of upstreams.

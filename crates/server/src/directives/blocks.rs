@@ -19,6 +19,7 @@ use millpond_proxy::site::SiteMemo;
 use millpond_proxy::stats::status_zone::StatusZone;
 use millpond_proxy::tls::acme;
 use millpond_proxy::tls::contexts::Encryption;
+use millpond_proxy::upstream::tunnel;
 
 use super::listen::{ListenArgs, Listens, Names};
 use super::{ssl, table};
@@ -142,6 +143,9 @@ pub(super) fn read_server(builder: &mut Builder, statement: &Statement, context:
     parts.put(order);
     if let Some(zone) = status_zone {
         parts.put(zone);
+    }
+    if let Some(tunnels) = tunnel::take_noted(builder) {
+        parts.put(tunnels);
     }
     let mut location = level::close(builder, draft, LocationKind::Unnamed);
     location.is_server = true;

@@ -32,13 +32,6 @@ pub(crate) const REFUSED: &[Refused] = &[
         reason: "nginx has \"proxy_buffer_size\" in their place",
     },
     Refused {
-        names: "tunnel_pass tunnel_bind tunnel_socket_keepalive tunnel_socket_rcvbuf \
-                tunnel_socket_sndbuf tunnel_connect_timeout tunnel_send_timeout \
-                tunnel_send_lowat tunnel_buffer_size tunnel_read_timeout tunnel_next_upstream \
-                tunnel_next_upstream_tries tunnel_next_upstream_timeout",
-        reason: "tunnels for CONNECT are not supported",
-    },
-    Refused {
         names: "uwsgi_string",
         reason: "uwsgi requests with a string instead of parameters are not supported",
     },

@@ -90,7 +90,14 @@ const HOOKS: Hooks = Hooks {
 const CONTEXTS: Contexts = Contexts::STREAM.union(Contexts::STREAM_SERVER);
 
 /// Prefixes of directives of applications, which have no sessions.
-const APPLICATIONS: [&str; 5] = ["fastcgi_", "scgi_", "uwsgi_", "memcached_", "grpc_"];
+const APPLICATIONS: [&str; 6] = [
+    "fastcgi_",
+    "scgi_",
+    "uwsgi_",
+    "memcached_",
+    "grpc_",
+    "tunnel_",
+];
 
 /// A block that was read.
 pub(super) struct Read {

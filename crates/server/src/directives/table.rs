@@ -61,6 +61,7 @@ const ROWS: &[&[Row]] = &[
     handler::stub_status::ROWS,
     upstream::declare::ROWS,
     upstream::pass::ROWS,
+    upstream::tunnel::ROWS,
     map::ROWS,
     rewrite::ROWS,
     rewrite::computed::ROWS,
@@ -118,6 +119,7 @@ pub(crate) const HOOKS: Hooks = Hooks {
     close: &[
         upstream::pass_settings::close,
         upstream::memcached::close,
+        upstream::tunnel::close,
         content::path::close,
         cache::purge::location::close,
         // The handler of the block is known from here on.

@@ -74,7 +74,7 @@ enum FirstWrite<'a> {
 
 /// Encodes the head of an answer, and decides whether the connection goes on behind it.
 pub(crate) fn encode(http1: &Http1, req: &Request, response: &Response, kind: BodyKind) -> Encoded {
-    let framing = framing(req, kind);
+    let framing = framing(req, response, kind);
     let goes_on = http1.keep_alive.get()
         && req.location.settings.keep_alive.allows(http1, req)
         && !response.delivery.must_close
@@ -149,10 +149,12 @@ impl Encoded {
     }
 }
 
-fn framing(req: &Request, kind: BodyKind) -> Framing {
+fn framing(req: &Request, response: &Response, kind: BodyKind) -> Framing {
     match kind {
         BodyKind::None => Framing::NoBody,
         BodyKind::Length(length) => Framing::Length(length),
+        // RFC 9110 §9.3.6: bytes of the tunnel follow the head of a 2xx to CONNECT.
+        BodyKind::Unknown if response.delivery.tunnel.is_some() => Framing::NoBody,
         BodyKind::Unknown if may_chunk(req) => Framing::Chunked,
         BodyKind::Unknown => Framing::UntilClose,
     }

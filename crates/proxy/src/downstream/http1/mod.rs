@@ -38,7 +38,7 @@ use crate::failure::ClientGone;
 use crate::settings::listen::Listen;
 use crate::stats::connections::Counted;
 use crate::worker::Member;
-use millpond_wire::http1::request::{self as head, Connect, RequestParser};
+use millpond_wire::http1::request::{self as head, Connect, Framing, RequestParser};
 
 /// Serves a connection to its end.
 pub(super) async fn serve(http1: Rc<Http1>, listen: &Listen, member: &Member) {
@@ -114,10 +114,21 @@ impl Turns<'_> {
                     None => Box::pin(self.discard(served)).await,
                 }
             }
+            Err(head::Refusal::ConnectNotAllowed) => Box::pin(self.connect(client, came)).await,
             Err(why) => {
                 let refusal = Refusal::from(why);
                 Box::pin(self.answer_refused(client, came, refusal)).await
             }
+        }
+    }
+
+    /// Answers a CONNECT.
+    async fn connect(&mut self, client: Rc<Client>, came: Came) -> After {
+        self.http1.begin(&came.head, Framing::None);
+        let served = serve::connect(client, self.listen, came).await;
+        match self.decide(&served) {
+            Some(after) => after,
+            None => self.discard(served).await,
         }
     }
 
