@@ -9,7 +9,7 @@ use millpond_conf::{LoadOptions, ParseContext, Part, Span, Template, load_text};
 use millpond_server::directives;
 use millpond_proxy::request::Request;
 use millpond_proxy::route::target;
-use millpond_proxy::settings::Conf;
+use millpond_exchange::settings::Conf;
 use millpond_system::address::Address;
 use millpond_wire::http1::request::{Limits, Progress, RequestHead, RequestParser};
 use tokio::runtime::Runtime;

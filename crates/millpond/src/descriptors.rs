@@ -7,9 +7,9 @@
 //! connections and zones than that is told so, and what to set, when the process starts and when
 //! the configuration is tested.
 
+use millpond_exchange::descriptors::{MOST_SEGMENT_FILES, SEGMENT_SHARE, others};
+use millpond_exchange::settings::Conf;
 use millpond_proxy::cache::zones::most_segments;
-use millpond_proxy::descriptors::{MOST_SEGMENT_FILES, SEGMENT_SHARE, others};
-use millpond_proxy::settings::Conf;
 use millpond_system::log::error::{self, Level, os_error};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -10,7 +10,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use millpond_proxy::settings::Conf;
+use millpond_exchange::settings::Conf;
 use millpond_server::control::Wanted;
 use millpond_system::log::error::os_error;
 use rustix::fs::{Access, FileType, access, stat};

@@ -18,11 +18,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use millpond_exchange::descriptors::segment_files;
+use millpond_exchange::settings::Conf;
+use millpond_exchange::stats::ledger;
 use millpond_proxy::cache::zones;
 use millpond_proxy::cache::zones::Registry;
-use millpond_proxy::descriptors::segment_files;
-use millpond_proxy::settings::Conf;
-use millpond_proxy::stats::ledger;
 use millpond_server::control::Wanted;
 use millpond_server::pid::{PidFile, PidHolder};
 use millpond_server::server::predecessor::Predecessor;

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use millpond_conf::source::Sources;
 use millpond_conf::{Diagnostics, Severity};
-use millpond_proxy::settings::Conf;
+use millpond_exchange::settings::Conf;
 use millpond_server::server::Server;
 use millpond_server::source::Reading;
 use millpond_system::log::error::{self, Level};

@@ -28,12 +28,12 @@ use millpond_tls::certificate::origin::OriginVerifier;
 use millpond_tls::{ClientContext, ClientSettings, Sni};
 
 use crate::otel::policy::HasExporter;
-use crate::scope::block::{Draft, Pass, Row};
-use crate::scope::build::Builder;
-use crate::scope::lines::{self, Line};
-use crate::settings::declared::{Declared, Telemetry};
-use crate::settings::location::LocationSettings;
 use crate::tls::acme::issuer::verifier_of;
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::scope::lines::{self, Line};
+use millpond_exchange::settings::declared::{Declared, Telemetry};
+use millpond_exchange::settings::location::LocationSettings;
 
 /// The rows of this file.
 pub const ROWS: &[Row] = &[

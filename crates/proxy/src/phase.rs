@@ -24,12 +24,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::failure::Failure;
-use crate::failure::told::is_of_failure;
 use crate::request::Request;
-use crate::response::{Response, Source};
-use crate::scope::parts::{Part, Place};
-use crate::settings::level::{Closing, Due};
+use millpond_exchange::failure::Failure;
+use millpond_exchange::failure::told::is_of_failure;
+use millpond_exchange::response::{Response, Source};
+use millpond_exchange::scope::parts::{Part, Place};
+use millpond_exchange::settings::level::{Closing, Due};
 use millpond_wire::header::{Field, Known};
 
 /// The phases, in running order.

@@ -32,18 +32,18 @@ use millpond_wire::spare::Spares;
 
 use self::page::{Kind, Role};
 use self::state::{CompressedLens, ErrorState, LookupState, Notes, PathState};
-use crate::client::Came;
-use crate::client::Client;
-use crate::client::body::RequestBody;
-use crate::client::connection::Connection;
-use crate::client::wire::Wire;
-use crate::expression::Captures;
-use crate::failure::Failure;
-use crate::provenance::Shares;
-use crate::settings::{Conf, Location, Server};
-use crate::trace::span::Scope;
-use crate::trace::{self, UpstreamTrace};
-use crate::worker::{Generation, LocalConf, Worker};
+use millpond_exchange::client::Came;
+use millpond_exchange::client::Client;
+use millpond_exchange::client::body::RequestBody;
+use millpond_exchange::client::connection::Connection;
+use millpond_exchange::client::wire::Wire;
+use millpond_exchange::expression::Captures;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::provenance::Shares;
+use millpond_exchange::settings::{Conf, Location, Server};
+use millpond_exchange::trace::span::Scope;
+use millpond_exchange::trace::{self, UpstreamTrace};
+use millpond_exchange::worker::{Generation, LocalConf, Worker};
 
 /// Result of the evaluation of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]

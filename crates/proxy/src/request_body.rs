@@ -18,10 +18,10 @@ use bytes::BytesMut;
 use millpond_system::log::error::Level;
 use millpond_system::temp_file::TempFile;
 
-use crate::client::body::{BodyFile, RequestBody};
-use crate::failure::Failure;
 use crate::request::Request;
-use crate::settings::clients::body::{BodyPolicy, InFileOnly};
+use millpond_exchange::client::body::{BodyFile, RequestBody};
+use millpond_exchange::failure::Failure;
+use millpond_exchange::settings::clients::body::{BodyPolicy, InFileOnly};
 
 /// Refuses a streamed body when more has come than allowed.
 pub fn check_received(req: &Request, received: u64) -> Result<(), Failure> {

@@ -14,13 +14,13 @@ use millpond_conf::{OffOr, Template};
 
 use crate::request::Request;
 use crate::request::scratch::with_scratch;
-use crate::scope::parts::{Part, Place};
-use crate::settings::Conf;
-use crate::settings::names::ServerName;
-use crate::stats::site::{Counting, SiteId};
-use crate::stats::site_names::Claim;
-use crate::stats::site_numbers::{UNNAMED, named};
 use crate::var::ComposedVariable;
+use millpond_exchange::scope::parts::{Part, Place};
+use millpond_exchange::settings::Conf;
+use millpond_exchange::settings::names::ServerName;
+use millpond_exchange::stats::site::{Counting, SiteId};
+use millpond_exchange::stats::site_names::Claim;
+use millpond_exchange::stats::site_numbers::{UNNAMED, named};
 
 /// The variables of this file.
 pub const VARIABLES: &[ComposedVariable] = &[ComposedVariable {

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use crate::content::error_pages;
-use crate::failure::Failure;
 use crate::filter::settings::FilterSettings;
 use crate::handler::settings::HandlerSettings;
 use crate::handler::try_files::TryFiles;
@@ -14,8 +13,9 @@ use crate::otel;
 use crate::phase::{self, Begun, Flow, Phase, Run, Step, Steps};
 use crate::request::Request;
 use crate::rewrite::{self, Script};
-use crate::settings::level::{Closing, Due};
-use crate::settings::tree::LocationKind;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::settings::level::{Closing, Due};
+use millpond_exchange::settings::tree::LocationKind;
 
 /// The handlers, and the pages of errors.
 pub static STEPS: Steps = Steps {

@@ -39,17 +39,17 @@ use millpond_wire::http1::Method;
 use millpond_wire::http1::request::RequestHead;
 use tokio::task::coop::consume_budget;
 
-use crate::client::body::RequestBody;
-use crate::expression::Captures;
 use crate::log::request_error;
 use crate::phase;
 use crate::request::Request;
 use crate::request::page::{Kind, Page, Role};
 use crate::request::state::ErrorState;
-use crate::response::Response;
-use crate::scope::parts::{Part, Place};
-use crate::stats::Label;
-use crate::trace::UpstreamTrace;
+use millpond_exchange::client::body::RequestBody;
+use millpond_exchange::expression::Captures;
+use millpond_exchange::response::Response;
+use millpond_exchange::scope::parts::{Part, Place};
+use millpond_exchange::stats::Label;
+use millpond_exchange::trace::UpstreamTrace;
 
 /// The depth to which subrequests may be nested; deeper is a cycle (nginx: 50).
 const MOST_NESTED: u8 = 50;

@@ -7,10 +7,10 @@
 
 use std::rc::Rc;
 
-use crate::counters::Number;
 use crate::request::Request;
-use crate::stats::status_zone::{StatusZone, ZoneRow};
-use crate::worker::Worker;
+use millpond_exchange::counters::Number;
+use millpond_exchange::stats::status_zone::{StatusZone, ZoneRow};
+use millpond_exchange::worker::Worker;
 
 /// A request of a server that has a zone; it is discarded if this is dropped.
 pub(crate) struct Visit {

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use millpond_conf::source::{Source, Sources};
 use millpond_conf::tree::{Statement, Tree};
-use millpond_proxy::settings::Conf;
-use millpond_proxy::stats::ledger;
+use millpond_exchange::settings::Conf;
+use millpond_exchange::stats::ledger;
 use millpond_system::confinement::{Reach, Right};
 use millpond_system::log::error::ErrorLog;
 use millpond_system::log::file::LogFile;

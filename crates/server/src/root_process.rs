@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use millpond_conf::{Files, Seen};
+use millpond_exchange::settings::Conf;
+use millpond_exchange::stats::ledger;
 use millpond_proxy::downstream::listener;
-use millpond_proxy::settings::Conf;
-use millpond_proxy::stats::ledger;
 use millpond_system::address::Address;
 use millpond_system::clock;
 use millpond_system::heritage::{Heritage, Program};

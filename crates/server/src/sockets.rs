@@ -22,9 +22,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use millpond_exchange::settings::listen::{Binding, Carries};
 use millpond_proxy::downstream::listener::{self, PortUse};
 use millpond_proxy::downstream::quic;
-use millpond_proxy::settings::listen::{Binding, Carries};
 use millpond_stream::packets;
 use millpond_system::address::Address;
 use millpond_system::log::error::{self, Level, os_error};

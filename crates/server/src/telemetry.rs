@@ -11,11 +11,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use millpond_conf::value::Words as _;
+use millpond_exchange::settings::Conf;
+use millpond_exchange::worker::Shared;
 use millpond_otlp::Exporter;
 use millpond_otlp::exporter::Process;
 use millpond_otlp::line::Line;
-use millpond_proxy::settings::Conf;
-use millpond_proxy::worker::Shared;
 use millpond_system::clock;
 use millpond_system::log::error::Level;
 use millpond_system::log::journal::{Facts as EventFacts, Kept};

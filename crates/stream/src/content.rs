@@ -7,11 +7,11 @@ use std::mem;
 use std::sync::Arc;
 
 use millpond_conf::{Contexts, Statement, Template, VarId};
-use millpond_proxy::failure::Failure;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
 use millpond_proxy::request::{Request, Value};
 use millpond_proxy::rewrite::variable_name;
-use millpond_proxy::scope::block::{Draft, Pass, Row};
-use millpond_proxy::scope::build::Builder;
 use millpond_proxy::upstream::group::Group;
 use millpond_proxy::upstream::groups::Groups;
 use millpond_proxy::upstream::pass;

@@ -14,11 +14,11 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 use millpond_conf::OffOr;
-use millpond_proxy::failure::{Failure, UpstreamFailure, UpstreamKind};
+use millpond_exchange::failure::{Failure, UpstreamFailure, UpstreamKind};
+use millpond_exchange::protocol::Protocol;
+use millpond_exchange::trace::{Attempt, UpstreamTrace};
 use millpond_proxy::log::request_error;
-use millpond_proxy::protocol::Protocol;
 use millpond_proxy::request::Request;
-use millpond_proxy::trace::{Attempt, UpstreamTrace};
 use millpond_proxy::upstream::balance::Selection;
 use millpond_proxy::upstream::connect::{ConnectError, Connection, Maker, Source, open_packets};
 use millpond_proxy::upstream::encryption::{Encryption, encrypt};

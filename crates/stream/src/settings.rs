@@ -13,14 +13,15 @@ use std::time::Duration;
 
 use millpond_conf::value::SizeTemplate;
 use millpond_conf::{ByteSize, Family, Template};
-use millpond_proxy::protocol::Protocol;
-use millpond_proxy::scope::build::Builder;
-use millpond_proxy::settings::level::{Closing, OwnFamily};
-use millpond_proxy::settings::{Server, Uses};
+use millpond_exchange::protocol::Protocol;
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::settings::level::{Closing, OwnFamily};
+use millpond_exchange::settings::{Server, Uses};
 use millpond_proxy::tls::origins::{self, Origin};
 
 use crate::content::{Assignment, Content};
 use crate::header::HeaderVersion;
+use millpond_proxy::upstream::pass_settings::SettingsByProtocol as _;
 
 /// The families of this crate.
 pub const FAMILIES: &[OwnFamily] = &[
@@ -134,7 +135,10 @@ type Closed = Option<Arc<dyn Any + Send + Sync>>;
 /// Merges the settings of a server at the end of its block.
 pub fn close(level: &mut Closing<'_>) {
     let proxy: ProxyPolicy = level.own();
-    let origin = proxy.encrypts.then(|| origins::made(level, Protocol::Http));
+    let origin = proxy.encrypts.then(|| {
+        let policy = &level.settings.pass(Protocol::Http).ssl;
+        origins::made(policy, Protocol::Http, level.builder)
+    });
     let settings = SessionSettings {
         proxy,
         origin: origin.flatten(),

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
+use millpond_exchange::trace::Attempt;
 use millpond_proxy::request::Request;
 use millpond_proxy::request::state::Listener;
-use millpond_proxy::trace::Attempt;
 use millpond_proxy::var::number::{write_millis, write_number};
 use millpond_proxy::var::{Records, Variable, VariableFamily, WordVariable, connection, request};
 use millpond_proxy::{downstream, handler, tls};

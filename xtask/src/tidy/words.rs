@@ -59,13 +59,13 @@ const DISKS: &[&str] = &[
     "crates/server/src/control/socket.rs",
     // Bodies that are sent from files.
     "crates/system/src/body.rs",
-    "crates/proxy/src/client/body.rs",
+    "crates/exchange/src/client/body.rs",
     // Counters that outlive the process.
-    "crates/proxy/src/stats/ledger.rs",
+    "crates/exchange/src/stats/ledger.rs",
     // Connections that are written down.
     "crates/proxy/src/downstream/quic/qlog/mod.rs",
     // A file that describes sites.
-    "crates/proxy/src/stats/site_info.rs",
+    "crates/exchange/src/stats/site_info.rs",
     // What the kernel tells of the process.
     "crates/server/src/metrics/process.rs",
     // Request bodies that do not fit into memory, and answers that are kept as files.

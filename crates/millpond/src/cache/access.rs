@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::{Buf, Bytes, BytesMut};
-use millpond_proxy::settings::Conf;
+use millpond_exchange::settings::Conf;
 use millpond_server::control::Wanted;
 use millpond_server::control::api::{Ask, Body, Lines, Verb};
 use millpond_server::control::query::Parameters;

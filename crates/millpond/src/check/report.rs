@@ -14,7 +14,7 @@ use millpond_conf::code::{self, Code};
 use millpond_conf::source::{Sources, Span};
 use millpond_conf::tree::Statement;
 use millpond_conf::{Diagnostic, Diagnostics, Severity};
-use millpond_proxy::scope::code::UNRESOLVED_HOST;
+use millpond_exchange::scope::code::UNRESOLVED_HOST;
 use millpond_proxy::tls::check;
 use millpond_server::lint;
 use millpond_server::source::salvage::Salvage;

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millpond_proxy::worker::Shared;
+use millpond_exchange::worker::Shared;
 use millpond_system::clock;
 
 use super::http::{Answer, Request, Site, Stop, Waited};

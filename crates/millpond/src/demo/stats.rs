@@ -15,7 +15,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use millpond_proxy::stats::CacheSnapshot;
+use millpond_exchange::stats::CacheSnapshot;
 use millpond_system::clock::{self, Instant};
 
 use super::http::lock;

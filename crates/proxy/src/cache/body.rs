@@ -30,7 +30,7 @@ use millpond_store::{Entry, NotStored, Region, View, ViewState, Written};
 use millpond_system::body::{Body, BodyError, BodyStream, FileRegion, FileSource, Piece};
 use millpond_system::clock;
 
-use crate::provenance::{Provenance, Tally, Whence};
+use millpond_exchange::provenance::{Provenance, Tally, Whence};
 
 /// The most that one look at a running fill hands out (arbitrary: several sends' worth).
 const LOOK_BYTES: u64 = 1 << 20;

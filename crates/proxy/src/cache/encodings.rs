@@ -28,10 +28,11 @@ use super::body;
 use super::encoder::{Encoder, Job};
 use crate::cache_settings::encodings::{Encodings, EncodingsPolicy};
 use crate::request::Request;
-use crate::response::type_set::TypeSet;
-use crate::response::{DIGESTS, RangeRule, Response};
 use crate::upstream::by_rfc;
 use crate::upstream::pass::PassTarget;
+use crate::upstream::pass_settings::SettingsByProtocol as _;
+use millpond_exchange::response::type_set::TypeSet;
+use millpond_exchange::response::{DIGESTS, RangeRule, Response};
 
 /// Answers from an encoding of an entry, if there is one that the client takes; else has it made.
 /// The answer is complete but for this.

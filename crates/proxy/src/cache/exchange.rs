@@ -32,20 +32,21 @@ use millpond_wire::http1::{Method, encode};
 
 use super::peers::ask::{self as peers, Given};
 use super::{groups, purge};
-use crate::client::body::RequestBody;
-use crate::client::http1::behind;
 use crate::content::error_pages;
-use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
 use crate::log::request_error;
 use crate::otel::{self, fill::FillSpan};
-use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::site;
 use crate::upstream::ask::Ask;
 use crate::upstream::exchange::{self, Fetched};
 use crate::upstream::pass::PassTarget;
+use crate::upstream::pass_settings::SettingsByProtocol as _;
 use crate::upstream::settings::UpstreamSettings;
 use crate::upstream::{buffer, by_rfc};
+use millpond_exchange::client::body::RequestBody;
+use millpond_exchange::client::http1::behind;
+use millpond_exchange::failure::{Failure, UpstreamFailure, UpstreamKind};
+use millpond_exchange::protocol::Protocol;
 
 /// A request and where it is passed.
 pub struct PassExchange<R> {
@@ -136,9 +137,11 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
                         .for_each(|fill| fill.answered(fetched.head.status));
                     let (req, protocol) = (self.req.borrow_mut(), self.target.protocol);
                     // nginx: an error is intercepted before it is asked how it is to be read.
-                    let is_unbuffered =
-                        !error_pages::is_intercepted(req, protocol, fetched.head.status)
-                            && !buffer::is_buffered(req, protocol, &fetched.head.fields);
+                    let policy = &req.location.settings.pass(protocol).answer;
+                    let is_intercepted = policy.intercept_errors
+                        && error_pages::stands_for(req, fetched.head.status);
+                    let is_unbuffered = !is_intercepted
+                        && !buffer::is_buffered(req, protocol, &fetched.head.fields);
                     let rate = buffer::limit_rate(req, protocol);
                     Ok(Origin {
                         fetched,

@@ -32,12 +32,12 @@ use millpond_system::log::error::os_error;
 use millpond_system::network;
 
 use crate::cache::zones::Zones;
-use crate::scope::block::{Draft, Pass, Row};
-use crate::scope::build::Builder;
-use crate::scope::lines::{self, Line};
-use crate::settings::Conf;
-use crate::settings::declared::Declared;
 use crate::tls::files::Files;
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::scope::lines::{self, Line};
+use millpond_exchange::settings::Conf;
+use millpond_exchange::settings::declared::Declared;
 
 /// The rows of this file.
 pub const ROWS: &[Row] = &[Row {

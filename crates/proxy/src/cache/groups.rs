@@ -16,9 +16,10 @@ use millpond_semantics::cache_groups::names;
 use millpond_wire::http1::response::ResponseHead;
 
 use super::purge;
-use crate::failure::Failure;
-use crate::protocol::Protocol;
 use crate::request::Request;
+use crate::upstream::pass_settings::SettingsByProtocol as _;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::protocol::Protocol;
 
 /// Groups of one purge.
 const GROUPS_MAX: usize = 256;

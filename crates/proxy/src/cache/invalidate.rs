@@ -13,11 +13,11 @@ use millpond_wire::http1::host::Host;
 use millpond_wire::http1::response::ResponseHead;
 
 use super::groups;
-use crate::failure::Failure;
 use crate::request::Request;
 use crate::route::target;
 use crate::upstream::by_rfc::{is_on, without_fragment};
 use crate::upstream::pass::PassTarget;
+use millpond_exchange::failure::Failure;
 
 /// True if the request is an unsafe one that succeeded, where that removes anything.
 pub(crate) fn may_be_due(req: &Request, (target, head): (&PassTarget, &ResponseHead)) -> bool {

@@ -24,8 +24,9 @@ use millpond_wire::header::Known;
 use super::slice;
 use crate::conditional::range::wanted_alone;
 use crate::request::Request;
-use crate::response::Response;
 use crate::upstream::pass::PassTarget;
+use crate::upstream::pass_settings::SettingsByProtocol as _;
+use millpond_exchange::response::Response;
 
 /// Makes the answer from a fill the answer of a range that lies ahead of it, if it is one.
 pub(crate) async fn over(

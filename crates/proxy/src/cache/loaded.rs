@@ -23,7 +23,7 @@ use millpond_wire::header::{Fields, Known};
 
 use crate::conditional::range::first_wanted;
 use crate::request::Request;
-use crate::response::Response;
+use millpond_exchange::response::Response;
 
 /// True if it is plain that the first bytes of an answer can be read at once.
 pub(crate) fn is_begun(req: &Request, response: &mut Response) -> bool {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use millpond_cache::zone::{CacheZone, ZonePath};
 use millpond_store::{DiskState, DiskUsage};
 
-use crate::stats::ledger::Disks;
+use millpond_exchange::stats::ledger::Disks;
 
 /// Zones that are open, by their folders.
 #[derive(Clone, Debug, Default)]

@@ -30,21 +30,22 @@ use super::status_header::{self, Told};
 use super::uncached::fetch;
 use super::zones::{LocationCache, ZoneOf};
 use super::{encodings, leap, loaded, peers, slice, view};
-use crate::failure::Failure;
 use crate::otel::steps::Steps;
 use crate::phase::{Begun, Flow};
-use crate::protocol::Protocol;
-use crate::provenance::{Provenance, Whence};
 use crate::request::Request;
 use crate::request::scratch::with_scratch;
-use crate::response::Response;
-use crate::settings::Location;
-use crate::trace::Freshness;
 use crate::upstream::answer::{self, AnswerHead, Stored};
 use crate::upstream::pass::{PassTarget, Resolved};
+use crate::upstream::pass_settings::SettingsByProtocol as _;
 use crate::upstream::settings::UpstreamSettings;
 use crate::upstream::{by_rfc, http};
 use crate::{content, otel, request_body};
+use millpond_exchange::failure::Failure;
+use millpond_exchange::protocol::Protocol;
+use millpond_exchange::provenance::{Provenance, Whence};
+use millpond_exchange::response::Response;
+use millpond_exchange::settings::Location;
+use millpond_exchange::trace::Freshness;
 
 /// Answers from the zone, or from the origin through it; a hit at once.
 pub fn begin<'a>(

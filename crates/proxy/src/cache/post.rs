@@ -23,11 +23,11 @@ use super::invalidate;
 use super::pass::{answer_with, key};
 use super::status_header;
 use super::zones::LocationCache;
-use crate::failure::Failure;
 use crate::request::Request;
-use crate::response::{RangeRule, Response};
 use crate::upstream::by_rfc;
 use crate::upstream::pass::PassTarget;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::response::{RangeRule, Response};
 
 /// True for a request whose answer may be one to store.
 pub(crate) fn is_one(req: &Request, target: &PassTarget) -> bool {

@@ -1,14 +1,14 @@
 //! `$cache_bytes`, `$origin_bytes`: whose bytes an answer is made of.
 //!
-//! The counting is in `crate::provenance`; here are its variables, and what makes a page and its
-//! parts be counted as one answer.
+//! The counting is in `millpond_exchange::provenance`; here are its variables, and what makes a
+//! page and its parts be counted as one answer.
 
 use std::rc::Rc;
 
-use crate::provenance::Provenance;
 use crate::request::Request;
-use crate::response::Response;
 use crate::var::Variable;
+use millpond_exchange::provenance::Provenance;
+use millpond_exchange::response::Response;
 
 /// The variables of this file.
 pub const VARIABLES: &[Variable] = &[

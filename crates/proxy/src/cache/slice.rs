@@ -37,11 +37,12 @@ use millpond_wire::http1::Method;
 use super::body::{Resume, piece};
 use super::exchange::PassExchange;
 use crate::conditional::range::first_wanted;
-use crate::protocol::Protocol;
-use crate::provenance::{Provenance, Tally, Whence};
 use crate::request::Request;
-use crate::response::{RangeRule, Response};
 use crate::upstream::pass::PassTarget;
+use crate::upstream::pass_settings::SettingsByProtocol as _;
+use millpond_exchange::protocol::Protocol;
+use millpond_exchange::provenance::{Provenance, Tally, Whence};
+use millpond_exchange::response::{RangeRule, Response};
 
 /// Reads a body in slices.
 pub(super) type Reader = SliceReader<PassExchange<Box<Request>>>;

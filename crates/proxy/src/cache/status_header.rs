@@ -14,9 +14,10 @@ use millpond_wire::header::Known;
 
 use crate::cache_settings::status_header::KeyShown;
 use crate::request::Request;
-use crate::response::Response;
 use crate::upstream::by_rfc;
 use crate::upstream::pass::PassTarget;
+use crate::upstream::pass_settings::SettingsByProtocol as _;
+use millpond_exchange::response::Response;
 
 /// Name of this cache where the configuration gives it none.
 const NAME: &[u8] = b"millpond";

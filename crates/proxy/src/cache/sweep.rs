@@ -29,7 +29,7 @@ use millpond_system::clock;
 
 use super::open_zones::Open;
 use super::purge::sweep::PurgeSweeps;
-use crate::stats::site::Sites;
+use millpond_exchange::stats::site::Sites;
 
 /// Time between two sweeps of a zone; `inactive` is exact to this.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);

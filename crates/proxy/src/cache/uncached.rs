@@ -5,13 +5,13 @@
 use std::sync::Arc;
 
 use super::{invalidate, zones};
-use crate::failure::Failure;
 use crate::request::Request;
-use crate::response::Response;
 use crate::upstream::answer::{self, Stored};
 use crate::upstream::ask::Ask;
 use crate::upstream::exchange::{self, Fetched};
 use crate::upstream::pass::PassTarget;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::response::Response;
 
 /// Answers from the upstream for this client alone.
 pub(crate) async fn fetch(

@@ -17,11 +17,13 @@ use millpond_wire::header::{Fields, Known, KnownSet, SharedFields};
 use millpond_wire::http1::encode;
 
 use crate::conditional::range;
-use crate::provenance::{Provenance, Whence};
 use crate::request::Request;
-use crate::response::{Changes, Conditions, Orders, Parts, RangeRule, Response, Source};
-use crate::settings::Location;
 use crate::upstream::pass::PassTarget;
+use millpond_exchange::provenance::{Provenance, Whence};
+use millpond_exchange::response::{
+    Changes, Conditions, Orders, Parts, RangeRule, Response, Source,
+};
+use millpond_exchange::settings::Location;
 
 /// INVARIANT 2: the fields whose place in an answer depends on the request.
 const WORKED_ON: KnownSet = KnownSet::of(&[

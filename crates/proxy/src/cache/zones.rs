@@ -31,21 +31,22 @@ pub use millpond_store::most_segments;
 use super::open_zones::{Open, ZoneDisks};
 use super::peers::LocationPeers;
 use super::sweep::Sweepers;
-use crate::counters::Number;
-use crate::failure::Failure;
-use crate::protocol::Protocol;
 use crate::request::Request;
-use crate::scope::block::{Draft, Pass, Row};
-use crate::scope::build::Builder;
-use crate::scope::code;
-use crate::scope::parts::{Part, Place};
-use crate::settings::declared::Declared;
-use crate::settings::level::Closing;
-use crate::settings::location::LocationSettings;
-use crate::settings::{Conf, Location};
 use crate::site;
-use crate::stats::site::Sites;
-use crate::worker::Shared;
+use crate::upstream::pass_settings::SettingsByProtocol as _;
+use millpond_exchange::counters::Number;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::protocol::Protocol;
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::scope::code;
+use millpond_exchange::scope::parts::{Part, Place};
+use millpond_exchange::settings::declared::Declared;
+use millpond_exchange::settings::level::Closing;
+use millpond_exchange::settings::location::LocationSettings;
+use millpond_exchange::settings::{Conf, Location};
+use millpond_exchange::stats::site::Sites;
+use millpond_exchange::worker::Shared;
 
 /// Number of times that opening a folder is tried that somebody is about to let go, and the pause
 /// between two tries: together two and a half seconds, as for addresses.
@@ -127,9 +128,8 @@ pub(super) struct ZonesUsed {
 pub fn close(level: &mut Closing<'_>) {
     let settings = &*level.settings;
     let caches = Protocol::ALL.into_iter();
-    let caches: Vec<LocationCache> = caches
-        .filter_map(|protocol| LocationCache::of(settings, protocol))
-        .collect();
+    let caches = caches.filter_map(|protocol| LocationCache::of(settings, protocol));
+    let caches: Vec<_> = caches.collect();
     let named = caches.iter().filter_map(|used| {
         let name = String::from_utf8_lossy(used.zone.as_literal()?).into_owned();
         Some((used.protocol, name, used.span))
@@ -142,7 +142,7 @@ pub fn close(level: &mut Closing<'_>) {
     let known = level.builder.of::<ZonesUsed>();
     known.by_caches.extend(named);
     known.by_peers.extend(with_peers);
-    level.draft.put(caches);
+    level.draft.put(LocationCaches(caches));
 }
 
 /// Zones of caches with peers must have a fleet whose nodes can be asked.
@@ -209,11 +209,15 @@ pub struct LocationCache {
 
 /// The cache of answers of a protocol's upstreams at a location; none where they are not cached.
 pub fn of_location(location: &Location, protocol: Protocol) -> Option<&LocationCache> {
-    let mut caches = location.parts.get::<Vec<LocationCache>>()?.iter();
+    let mut caches = location.parts.get::<LocationCaches>()?.0.iter();
     caches.find(|cache| cache.protocol == protocol)
 }
 
-impl Part for Vec<LocationCache> {
+/// The caches of a location, one for each protocol at most.
+#[derive(Debug)]
+pub struct LocationCaches(pub(super) Vec<LocationCache>);
+
+impl Part for LocationCaches {
     const PLACE: Place = Place::Caches;
 }
 

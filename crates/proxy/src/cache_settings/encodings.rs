@@ -7,7 +7,7 @@ use millpond_conf::value::{ArgError, Args, FromArgs, parse_offset};
 use millpond_conf::{OffOr, Word};
 use millpond_semantics::accept_encoding::Coding;
 
-use crate::response::type_set::TypeSet;
+use millpond_exchange::response::type_set::TypeSet;
 
 /// The shortest body that is encoded unless the configuration says otherwise (arbitrary: a packet).
 const MIN_LENGTH: u64 = 1 << 10;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use millpond_wire::header::{Fields, Known};
 
 use crate::request::Request;
-use crate::response::{DIGESTS, RangeRule, Response};
+use millpond_exchange::response::{DIGESTS, RangeRule, Response};
 
 /// The request must be answered with an error instead.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,8 +14,8 @@ use millpond_wire::header::{Known, KnownSet};
 
 use super::Refusal;
 use crate::request::Request;
-use crate::response::{CONTENT_DIGESTS, RangeRule, Response};
-use crate::scope::parts::{Part, Place};
+use millpond_exchange::response::{CONTENT_DIGESTS, RangeRule, Response};
+use millpond_exchange::scope::parts::{Part, Place};
 
 /// Settings of conditions and ranges.
 #[derive(Clone, Debug, millpond_conf::Family)]

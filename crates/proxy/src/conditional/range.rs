@@ -37,7 +37,7 @@ use millpond_wire::http1::{Method, Version};
 use super::not_modified::ConditionPolicy;
 use super::{Refusal, not_modified};
 use crate::request::Request;
-use crate::response::{CONTENT_DIGESTS, RangeRule, Response};
+use millpond_exchange::response::{CONTENT_DIGESTS, RangeRule, Response};
 
 /// Ranges of a body that is put together of slices, which may be fetched for each; more are
 /// answered with the whole (arbitrary: several times what clients ask for).

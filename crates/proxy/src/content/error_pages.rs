@@ -8,9 +8,8 @@ use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Template, Word};
 
 use super::settings::ContentSettings;
-use crate::protocol::Protocol;
 use crate::request::Request;
-use crate::response::Response;
+use millpond_exchange::response::Response;
 
 /// The answers that errors turn into.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -115,10 +114,10 @@ pub(crate) fn takes_over(req: &Request, response: &Response) -> bool {
         && find(req, response.status).is_some()
 }
 
-/// True when an error page will take the place of an upstream's answer with this status.
-pub(crate) fn is_intercepted(req: &Request, protocol: Protocol, status: u16) -> bool {
-    let policy = &req.location.settings.pass(protocol).answer;
-    policy.intercept_errors && status >= 300 && find(req, status).is_some()
+/// True when an error page takes the place of answers of upstreams with this status, where those
+/// are intercepted.
+pub(crate) fn stands_for(req: &Request, status: u16) -> bool {
+    status >= 300 && find(req, status).is_some()
 }
 
 /// The page of the location for a status.

@@ -19,12 +19,12 @@ use bytes::Bytes;
 use millpond_semantics::uri::safe_uri;
 use millpond_wire::http1::Method;
 
-use crate::failure::Failure;
 use crate::phase::{self, Begun, Flow};
 use crate::request::Request;
-use crate::response::Response;
-use crate::scope::parts::{Part, Place};
-use crate::settings::level::Closing;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::response::Response;
+use millpond_exchange::scope::parts::{Part, Place};
+use millpond_exchange::settings::level::Closing;
 
 /// The handler that a location names.
 #[derive(Clone, Debug)]

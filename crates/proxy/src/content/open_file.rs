@@ -37,10 +37,10 @@ use rustix::io::Errno;
 
 use super::disable_symlinks::Links;
 use crate::content::settings::ContentSettings;
-use crate::failure::Failure;
 use crate::log::request_error;
 use crate::request::Request;
-use crate::worker::parts::{Kept, Part, Place};
+use millpond_exchange::failure::Failure;
+use millpond_exchange::worker::parts::{Kept, Part, Place};
 
 /// Files that one request may close because nobody asked for them (nginx: 2).
 const EXPIRED_AT_ONCE: usize = 2;

@@ -28,11 +28,11 @@ use millpond_conf::{
 };
 
 use crate::content::settings::ContentSettings;
-use crate::failure::Failure;
 use crate::request::Request;
-use crate::settings::level::Closing;
-use crate::settings::tree::LocationKind;
 use crate::var::ComposedVariable;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::settings::level::Closing;
+use millpond_exchange::settings::tree::LocationKind;
 
 /// The directives as they are written.
 #[derive(Clone, Debug, millpond_conf::Family)]

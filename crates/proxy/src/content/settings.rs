@@ -10,7 +10,7 @@ use super::error_pages::ErrorPolicy;
 use super::mime::TypesPolicy;
 use super::open_file::OpenFilePolicy;
 use super::path::RootPolicy;
-use crate::scope::parts::{Part, Place};
+use millpond_exchange::scope::parts::{Part, Place};
 
 /// Settings of files and error pages.
 #[derive(Clone, Debug, Scope)]

@@ -18,12 +18,12 @@ use super::encryption;
 use super::http1;
 use super::http2;
 use super::proxy_protocol;
-use crate::client::carrier::Carrier;
-use crate::client::connection::Connection;
-use crate::client::http1::Http1;
-use crate::settings::listen::{Binding, Listen};
-use crate::stats::connections::Counted;
-use crate::worker::Member;
+use millpond_exchange::client::carrier::Carrier;
+use millpond_exchange::client::connection::Connection;
+use millpond_exchange::client::http1::Http1;
+use millpond_exchange::settings::listen::{Binding, Listen};
+use millpond_exchange::stats::connections::Counted;
+use millpond_exchange::worker::Member;
 
 /// The protocol in which requests come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,20 +31,21 @@ use millpond_tls::{
 };
 
 use super::proxy_protocol;
-use crate::client::agreed::Agreed;
-use crate::client::carrier::Carrier;
-use crate::client::connection::Connection;
 use crate::log::request_error;
 use crate::request::Request;
-use crate::settings::Server;
-use crate::settings::listen::Listen;
-use crate::stats::connections::Happened;
 use crate::tls::acme::{Orders, handshake};
+use crate::tls::agreed;
 use crate::tls::contexts::Encryption;
 use crate::tls::named::Identities;
 use crate::tls::settings::SslPolicy;
 use crate::tls::stapling::Stapler;
-use crate::worker::Member;
+use millpond_exchange::client::agreed::Agreed;
+use millpond_exchange::client::carrier::Carrier;
+use millpond_exchange::client::connection::Connection;
+use millpond_exchange::settings::Server;
+use millpond_exchange::settings::listen::Listen;
+use millpond_exchange::stats::connections::Happened;
+use millpond_exchange::worker::Member;
 
 /// Questions to responders that a worker asks at a time (arbitrary).
 const MOST_ASKED: u32 = 16;
@@ -154,7 +155,7 @@ async fn handshake(
         Err(_) => return Err(Failure::TimedOut),
         Ok(outcome) => outcome?,
     }
-    let agreed = tls.with_facts(|facts| Box::new(Agreed::of(&facts, server)));
+    let agreed = tls.with_facts(|facts| Box::new(agreed::of(&facts, server)));
     if let Some(mut agreed) = agreed {
         if agreed.verdict == Verdict::Success {
             let owned = |facts: Facts<'_>| {
@@ -315,7 +316,7 @@ pub(super) async fn certificates(
         return Ok(None);
     };
     let names = {
-        let asked = Agreed::asked(hello, Arc::clone(server));
+        let asked = agreed::asked(hello, Arc::clone(server));
         let asking = Rc::new(connection.asking(asked));
         let mut req = Request::before_any(asking, Arc::clone(server));
         named.names(|template| req.eval(template))

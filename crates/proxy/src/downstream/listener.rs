@@ -24,10 +24,10 @@ use millpond_system::{clock, root_helper};
 use socket2::{Domain, Protocol, SockAddr, Socket as RawSocket, Type};
 use tokio::io::unix::AsyncFd;
 
-use crate::client::carrier::Carrier;
-use crate::client::connection::Connection;
-use crate::settings::listen::{Binding, ListenOptions};
-use crate::worker::{Generation, Member};
+use millpond_exchange::client::carrier::Carrier;
+use millpond_exchange::client::connection::Connection;
+use millpond_exchange::settings::listen::{Binding, ListenOptions};
+use millpond_exchange::worker::{Generation, Member};
 
 /// Wait after an accept that failed for want of descriptors or memory (nginx: accept_mutex_delay's
 /// 500 ms).

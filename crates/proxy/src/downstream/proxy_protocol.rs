@@ -26,13 +26,13 @@ use millpond_system::clock;
 use millpond_system::log::error::Level;
 use millpond_system::quota::Waiting;
 
-use crate::client::carrier::Carrier;
-use crate::client::connection::Told;
 use crate::log::request_error;
 use crate::request::Request;
 use crate::var::number::write_number;
 use crate::var::{Variable, VariableFamily};
-use crate::worker::Member;
+use millpond_exchange::client::carrier::Carrier;
+use millpond_exchange::client::connection::Told;
+use millpond_exchange::worker::Member;
 
 /// The longest header of version 1 (given by the protocol).
 const LINE_MAX: usize = 107;

@@ -20,18 +20,20 @@ use millpond_system::clock;
 
 use super::http1::{answer, writer};
 use super::stream;
-use crate::client::Client;
-use crate::client::send::{AnswerHead, BodyKind, Outgoing, SendError, SendLimits, SentBytes};
-use crate::client::wire::{Stream, Wire};
 use crate::conditional::Refusal;
-use crate::failure::{CLOSE_WITHOUT_ANSWER, ClientGone};
 use crate::filter::fragment;
 use crate::request::Request;
-use crate::response::{Response, Source};
-use crate::stats::Label;
-use crate::stats::site::{Answered, Counting};
-use crate::stats::times::Timed;
 use crate::{filter, websocket};
+use millpond_exchange::client::Client;
+use millpond_exchange::client::send::{
+    AnswerHead, BodyKind, Outgoing, SendError, SendLimits, SentBytes,
+};
+use millpond_exchange::client::wire::{Stream, Wire};
+use millpond_exchange::failure::{CLOSE_WITHOUT_ANSWER, ClientGone};
+use millpond_exchange::response::{Response, Source};
+use millpond_exchange::stats::Label;
+use millpond_exchange::stats::site::{Answered, Counting};
+use millpond_exchange::stats::times::Timed;
 use millpond_wire::header::{Fields, Known, KnownSet};
 use millpond_wire::http1::Version;
 

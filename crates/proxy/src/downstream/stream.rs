@@ -21,10 +21,12 @@ use millpond_system::clock;
 use millpond_system::timer::Timer;
 
 use crate::cache::loaded;
-use crate::client::Client;
-use crate::client::send::{AnswerHead, BodyKind, Outgoing, SendError, SentBytes, rate_allowance};
-use crate::client::wire::{Broken, Stream};
-use crate::failure::ClientGone;
+use millpond_exchange::client::Client;
+use millpond_exchange::client::send::{
+    AnswerHead, BodyKind, Outgoing, SendError, SentBytes, rate_allowance,
+};
+use millpond_exchange::client::wire::{Broken, Stream};
+use millpond_exchange::failure::ClientGone;
 
 /// An answer whose head is on its way.
 pub(crate) struct Unsent {

@@ -18,9 +18,9 @@ use super::fragment::Fragment;
 use crate::filter::settings::FilterSettings;
 use crate::request::Request;
 use crate::request::page::Kind;
-use crate::response::Response;
-use crate::response::type_set::TypeSet;
 use crate::subrequest::Target;
+use millpond_exchange::response::Response;
+use millpond_exchange::response::type_set::TypeSet;
 
 /// Settings of the texts that are added to answers.
 #[derive(Clone, Debug, millpond_conf::Family)]

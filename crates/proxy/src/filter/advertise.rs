@@ -9,9 +9,9 @@ use millpond_wire::head::Version;
 use millpond_wire::header::Field;
 
 use crate::request::Request;
-use crate::response::Response;
-use crate::scope::build::Builder;
-use crate::settings::listen::Binding;
+use millpond_exchange::response::Response;
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::settings::listen::Binding;
 
 /// The name of the field (RFC 7838 §3).
 const NAME: &[u8] = b"Alt-Svc";
@@ -27,7 +27,7 @@ pub fn settle(builder: &mut Builder, bindings: &[Binding]) {
         if !server.settings.quic.is_advertised || server.alternative.get().is_some() {
             continue;
         }
-        let is_of = |servers: &crate::settings::names::ServerNames| {
+        let is_of = |servers: &millpond_exchange::settings::names::ServerNames| {
             servers
                 .servers()
                 .any(|other| std::ptr::eq(&**other, &**server))

@@ -10,8 +10,8 @@ use millpond_semantics::accept_encoding::Coding;
 
 use super::coding;
 use super::compressor::{Compressor, Level};
-use crate::response::type_set::TypeSet;
 use crate::var::Variable;
+use millpond_exchange::response::type_set::TypeSet;
 
 /// The size of the compressor's own buffer for what comes out.
 const BUFFER: usize = 4096;

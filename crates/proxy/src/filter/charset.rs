@@ -33,12 +33,12 @@ use millpond_wire::header::{Fields, Known};
 use crate::filter::settings::FilterSettings;
 use crate::log::request_error;
 use crate::request::{Request, Value};
-use crate::response::type_set::{ContentType, TypeSet};
-use crate::response::{DIGESTS, RangeRule, Response};
-use crate::scope::block::{Draft, Pass, Row};
-use crate::scope::build::Builder;
-use crate::scope::parts::{Part, Place};
-use crate::settings::level::Closing;
+use millpond_exchange::response::type_set::{ContentType, TypeSet};
+use millpond_exchange::response::{DIGESTS, RangeRule, Response};
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::scope::parts::{Part, Place};
+use millpond_exchange::settings::level::Closing;
 
 /// The rows of this file.
 pub const ROWS: &[Row] = &[Row {

@@ -20,8 +20,8 @@ use super::{brotli, gzip, zstd};
 use crate::filter::settings::FilterSettings;
 use crate::request::Request;
 use crate::request::state::CompressedLens;
-use crate::response::Response;
-use crate::response::type_set::TypeSet;
+use millpond_exchange::response::Response;
+use millpond_exchange::response::type_set::TypeSet;
 
 /// The codings, the first before the others where a client takes them alike.
 pub(crate) const CODINGS: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];

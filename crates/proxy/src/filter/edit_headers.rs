@@ -25,8 +25,8 @@ use millpond_wire::header::{Field, Known};
 use super::headers;
 use crate::filter::settings::FilterSettings;
 use crate::request::Request;
-use crate::response::type_set::ContentType;
-use crate::response::{RangeRule, Response};
+use millpond_exchange::response::type_set::ContentType;
+use millpond_exchange::response::{RangeRule, Response};
 
 /// The blocks in which the directives may stand.
 const CONTEXTS: Contexts = Contexts::HTTP

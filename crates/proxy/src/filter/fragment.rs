@@ -25,11 +25,11 @@ use millpond_wire::header::{Fields, Known};
 
 use crate::cache::provenance;
 use crate::log::request_error;
-use crate::provenance::Provenance;
 use crate::request::Request;
 use crate::request::page::{Kind, Page, Running};
-use crate::response::{Response, Source};
 use crate::subrequest::{self, Answering, SubrequestPolicy};
+use millpond_exchange::provenance::Provenance;
+use millpond_exchange::response::{Response, Source};
 
 /// Bytes that are read of a fragment before it is its turn (arbitrary: most fragments fit whole).
 const AHEAD_BYTES: u64 = 32 * 1024;

@@ -22,7 +22,7 @@ use millpond_wire::header::{Fields, Known};
 use super::gzip;
 use crate::filter::settings::FilterSettings;
 use crate::request::Request;
-use crate::response::Response;
+use millpond_exchange::response::Response;
 
 /// Amount of decompressed data that is handed on at once: as much as one read of a file.
 const OUTPUT_SIZE: usize = FILE_READ_SIZE;

@@ -19,11 +19,12 @@ use millpond_wire::http1::Version;
 
 use super::coding;
 use super::compressor::{Compressor, Level};
-use crate::expression::{Case, Regex};
 use crate::filter::settings::FilterSettings;
 use crate::request::Request;
-use crate::response::type_set::TypeSet;
+use crate::route::captures::RequestRegex as _;
 use crate::var::Variable;
+use millpond_exchange::expression::{Case, Regex};
+use millpond_exchange::response::type_set::TypeSet;
 
 /// The least room that is given to the compressor at a time (found good: a small answer fits into
 /// it whole).

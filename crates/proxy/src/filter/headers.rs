@@ -24,7 +24,7 @@ use millpond_wire::header::{Field, Fields, Known};
 
 use crate::filter::settings::FilterSettings;
 use crate::request::Request;
-use crate::response::Response;
+use millpond_exchange::response::Response;
 
 const DAY: i64 = 24 * 60 * 60;
 

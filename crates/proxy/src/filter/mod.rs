@@ -51,10 +51,10 @@ use crate::conditional::{Refusal, not_modified, range};
 use crate::filter::settings::FilterSettings;
 use crate::filter::userid::UserIdMode;
 use crate::request::Request;
-use crate::response::{DIGESTS, Response, Source};
-use crate::scope::parts::{Part, Place};
-use crate::settings::level::{Closing, DueFilters};
 use crate::upstream::by_rfc;
+use millpond_exchange::response::{DIGESTS, Response, Source};
+use millpond_exchange::scope::parts::{Part, Place};
+use millpond_exchange::settings::level::{Closing, DueFilters};
 
 /// A filter of texts; dispatched by one `match` in [`change_text`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

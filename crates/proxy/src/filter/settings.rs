@@ -16,7 +16,7 @@ use super::ssi::SsiPolicy;
 use super::sub::SubPolicy;
 use super::userid::UserIdPolicy;
 use super::zstd::ZstdPolicy;
-use crate::scope::parts::{Part, Place};
+use millpond_exchange::scope::parts::{Part, Place};
 
 /// Settings of filters.
 #[derive(Clone, Debug, Scope)]

@@ -34,9 +34,9 @@ use millpond_wire::header::{Fields, Known};
 use crate::filter::Texts;
 use crate::filter::settings::FilterSettings;
 use crate::request::Request;
-use crate::response::type_set::TypeSet;
-use crate::response::{DIGESTS, RangeRule, Response};
-use crate::settings::level::Closing;
+use millpond_exchange::response::type_set::TypeSet;
+use millpond_exchange::response::{DIGESTS, RangeRule, Response};
+use millpond_exchange::settings::level::Closing;
 
 /// The most strings of a block (nginx: 255).
 const MOST_PAIRS: usize = 255;

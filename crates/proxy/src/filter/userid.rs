@@ -37,9 +37,9 @@ use millpond_wire::header::{Field, Known};
 use crate::filter::settings::FilterSettings;
 use crate::log::request_error;
 use crate::request::Request;
-use crate::response::Response;
 use crate::var::request::cookie;
 use crate::var::{self, ComposedVariable, Variable};
+use millpond_exchange::response::Response;
 
 /// Characters of an id in Base64, without padding.
 const TEXT_LEN: usize = 22;

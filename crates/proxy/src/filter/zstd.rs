@@ -10,8 +10,8 @@ use millpond_semantics::accept_encoding::Coding;
 
 use super::coding;
 use super::compressor::{Compressor, Level};
-use crate::response::type_set::TypeSet;
 use crate::var::Variable;
+use millpond_exchange::response::type_set::TypeSet;
 
 /// The largest window that readers of the content coding must have room for, as a power of two
 /// (RFC 9659 §3).

@@ -23,18 +23,18 @@ use millpond_wire::http1::Method;
 use super::auth_basic::Checked;
 use super::{auth_basic, auth_request};
 use crate::content::ContentHandler;
-use crate::failure::Failure;
 use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::phase::Flow;
 use crate::request::Request;
-use crate::scope::block::{Draft, Pass, Row};
-use crate::scope::build::Builder;
-use crate::settings::LimitExcept;
-use crate::settings::level::{self, Closing};
-use crate::settings::location::LocationSettings;
-use crate::settings::tree::LocationKind;
-use crate::stats::status_zone::StatusZone;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::settings::LimitExcept;
+use millpond_exchange::settings::level::{self, Closing};
+use millpond_exchange::settings::location::LocationSettings;
+use millpond_exchange::settings::tree::LocationKind;
+use millpond_exchange::stats::status_zone::StatusZone;
 
 /// Rows of this file.
 pub const ROWS: &[Row] = &[Row {

@@ -12,7 +12,7 @@ use millpond_wire::http1::Method;
 
 use crate::phase::Flow;
 use crate::request::Request;
-use crate::response::Response;
+use millpond_exchange::response::Response;
 
 /// Answers a request for a token; leaves all others alone.
 pub(crate) fn run(req: &mut Request) -> Flow {

@@ -26,12 +26,12 @@ use millpond_wire::header::Known;
 use millpond_wire::http1::Method;
 
 use super::password;
-use crate::failure::Failure;
 use crate::handler::hash_places::HashPlaces;
 use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::request::Request;
 use crate::var::Variable;
+use millpond_exchange::failure::Failure;
 
 /// The variable.
 pub const VARIABLES: &[Variable] = &[Variable {

@@ -15,15 +15,15 @@ use millpond_system::log::error::Level;
 use millpond_wire::header::Known;
 
 use super::auth_basic::Checked;
-use crate::failure::Failure;
 use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::request::Request;
 use crate::request::page::Kind;
-use crate::response::Response;
 use crate::rewrite::set::{self, Variable};
-use crate::settings::level::Closing;
 use crate::subrequest::{self, Target};
+use millpond_exchange::failure::Failure;
+use millpond_exchange::response::Response;
+use millpond_exchange::settings::level::Closing;
 
 /// The address that is asked if requests are let in.
 #[derive(Clone, Debug, millpond_conf::Family)]

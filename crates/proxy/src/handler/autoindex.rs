@@ -19,12 +19,12 @@ use millpond_wire::http1::Method;
 use super::folder::{self, Entry};
 use crate::content::open_file::Kind;
 use crate::content::path;
-use crate::failure::Failure;
 use crate::filter::charset;
 use crate::handler::settings::HandlerSettings;
 use crate::request::Request;
-use crate::response::Response;
 use crate::var::request::argument;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::response::Response;
 
 /// Characters of a name that the page shows.
 const NAME_WIDTH: usize = 50;

@@ -18,13 +18,13 @@ use millpond_wire::header::Known;
 use millpond_wire::http1::Method;
 
 use super::{redirect, special};
-use crate::client::body::RequestBody;
 use crate::content::error_pages::{ErrorPage, PageStatus, find};
 use crate::content::settings::ContentSettings;
-use crate::failure::{CLOSE_WITHOUT_ANSWER, Failure};
 use crate::phase::{self, Flow, Next};
 use crate::request::Request;
-use crate::response::Response;
+use millpond_exchange::client::body::RequestBody;
+use millpond_exchange::failure::{CLOSE_WITHOUT_ANSWER, Failure};
+use millpond_exchange::response::Response;
 
 /// Goes from an error to its page, or to the built-in one.
 pub(crate) fn follow_status(req: &mut Request, status: u16) -> Next {

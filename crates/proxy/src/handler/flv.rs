@@ -11,13 +11,13 @@ use millpond_conf::{Contexts, Statement};
 
 use super::{part_or_files, static_file};
 use crate::content::{ContentHandler, Explained, Handler};
-use crate::failure::Failure;
 use crate::phase::Begun;
 use crate::request::Request;
-use crate::response::Response;
-use crate::scope::block::{Draft, Pass, Row};
-use crate::scope::build::Builder;
 use crate::var::request::argument;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::response::Response;
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
 
 /// The row.
 pub const ROWS: &[Row] = &[Row {

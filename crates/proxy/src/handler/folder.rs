@@ -12,9 +12,9 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::content::open_file::{Kind, PathError};
-use crate::failure::Failure;
 use crate::log::request_error;
 use crate::request::Request;
+use millpond_exchange::failure::Failure;
 
 /// Entries of one folder that are read (arbitrary: more is nothing that a person looks at, and
 /// takes a worker too long).

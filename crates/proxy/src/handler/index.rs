@@ -15,11 +15,11 @@ use millpond_system::log::error::Level;
 use crate::content::open_file::{self, Kind, PathError};
 use crate::content::path::{self, FilePath};
 use crate::content::settings::ContentSettings;
-use crate::failure::Failure;
 use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::phase::{self, Flow};
 use crate::request::Request;
+use millpond_exchange::failure::Failure;
 
 /// The files that stand for a folder.
 #[derive(Clone, Debug, millpond_conf::Family)]

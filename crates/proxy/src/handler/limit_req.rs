@@ -25,16 +25,16 @@ use millpond_system::clock::{self, Instant};
 use millpond_system::log::error::Level;
 
 use super::limit_zone::{KeyTable, LimitLevel, LimitStatus, read_zone};
-use crate::failure::Failure;
 use crate::handler::limit_zone::LimitZones;
 use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::phase::Flow;
 use crate::request::Request;
-use crate::scope::block::{Draft, Pass, Row};
-use crate::scope::build::Builder;
-use crate::stats::limit::{LimitTally, Outcome};
 use crate::var::WordVariable;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::stats::limit::{LimitTally, Outcome};
 
 /// The longest key that is counted (nginx's bound).
 const MAX_KEY: usize = 65_535;

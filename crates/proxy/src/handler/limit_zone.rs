@@ -20,9 +20,9 @@ use millpond_conf::{Span, Statement, Template, Word};
 use crate::handler::limit_conn::ConnectionZone;
 use crate::handler::limit_req::RequestZone;
 use crate::handler::settings::HandlerSettings;
-use crate::scope::build::Builder;
-use crate::scope::parts::{Part, Place};
-use crate::settings::level::Closing;
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::scope::parts::{Part, Place};
+use millpond_exchange::settings::level::Closing;
 
 /// The smallest zone that nginx takes: eight pages.
 const MIN_ZONE_SIZE: u64 = 8 * 4096;

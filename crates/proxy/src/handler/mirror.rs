@@ -21,15 +21,15 @@ use millpond_conf::OffOr;
 use millpond_system::log::error::Level;
 use millpond_system::side_task::{Count, Running};
 
-use crate::failure::Failure;
 use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::phase::Flow;
 use crate::request::Request;
 use crate::request::page::Kind;
 use crate::request_body;
-use crate::settings::location::LocationSettings;
 use crate::subrequest::{self, Target};
+use millpond_exchange::failure::Failure;
+use millpond_exchange::settings::location::LocationSettings;
 
 /// Copies that one worker runs at a time (arbitrary: what a mirror that answers at all keeps up
 /// with).

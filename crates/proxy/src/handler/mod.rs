@@ -41,15 +41,16 @@ use millpond_wire::http1::Method;
 use millpond_wire::http1::request::Refusal;
 
 use crate::content::ContentHandler;
-use crate::failure::Failure;
 use crate::phase::{self, Begun, Flow};
 use crate::request::Request;
-use crate::response::Response;
-use crate::settings::level::{Closing, Proxies};
-use crate::settings::tree::{Captured, Found};
+use crate::route::captures::RequestRegex as _;
 use crate::upstream::by_rfc;
 use crate::upstream::pass::PassTarget;
 use crate::{pass, request_body};
+use millpond_exchange::failure::Failure;
+use millpond_exchange::response::Response;
+use millpond_exchange::settings::level::{Closing, Proxies};
+use millpond_exchange::settings::tree::{Captured, Found};
 
 /// Gives the handler that a block names its settings.
 pub fn close(level: &mut Closing<'_>) {

@@ -16,15 +16,15 @@ use millpond_system::log::error::Level;
 use super::{part_or_files, static_file};
 use crate::content::open_file::OpenFile;
 use crate::content::{ContentHandler, Explained, Handler};
-use crate::failure::Failure;
 use crate::log::request_error;
 use crate::phase::Begun;
 use crate::request::Request;
-use crate::response::{RangeRule, Response};
-use crate::scope::block::{Draft, Pass, Row};
-use crate::scope::build::Builder;
-use crate::settings::level::{Closing, OwnFamily};
 use crate::var::request::argument;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::response::{RangeRule, Response};
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::settings::level::{Closing, OwnFamily};
 
 /// The row.
 pub const ROWS: &[Row] = &[Row {

@@ -8,10 +8,10 @@ use millpond_system::chance;
 use super::folder;
 use crate::content::open_file::Kind;
 use crate::content::path;
-use crate::failure::Failure;
 use crate::handler::settings::HandlerSettings;
 use crate::phase::{self, Flow};
 use crate::request::Request;
+use millpond_exchange::failure::Failure;
 
 /// The choice by chance of the file that stands for a folder.
 #[derive(Clone, Debug, millpond_conf::Family)]

@@ -19,7 +19,7 @@ use millpond_system::network::{LowBits, Network, Recursive, forwarded, look_up};
 
 use crate::handler::settings::HandlerSettings;
 use crate::request::Request;
-use crate::settings::{Uses, level::Closing};
+use millpond_exchange::settings::{Uses, level::Closing};
 use millpond_wire::header::Known;
 
 /// The proxies whose word is taken for the client's address.

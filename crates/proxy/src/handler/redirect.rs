@@ -11,10 +11,10 @@ use bytes::Bytes;
 use millpond_semantics::uri::{EscapeKind, escape_into};
 use millpond_wire::header::Known;
 
-use crate::failure::Failure;
 use crate::handler::settings::HandlerSettings;
 use crate::request::Request;
-use crate::response::Response;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::response::Response;
 
 /// The form of the Location of a redirect within this server.
 #[derive(Clone, Debug, millpond_conf::Family)]

@@ -13,13 +13,13 @@ use millpond_conf::source::Span;
 use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_wire::header::Known;
 
-use crate::expression::{Case, GaveUp, Regex};
 use crate::handler::settings::HandlerSettings;
 use crate::request::Request;
-use crate::settings::host_table::{BadPattern, HostTable};
-use crate::settings::level::Closing;
-use crate::settings::names::ServerName;
 use crate::var::Variable;
+use millpond_exchange::expression::{Case, GaveUp, Regex};
+use millpond_exchange::settings::host_table::{BadPattern, HostTable};
+use millpond_exchange::settings::level::Closing;
+use millpond_exchange::settings::names::ServerName;
 
 /// The longest host that is looked at (nginx's bound).
 const MAX_HOST: usize = 256;

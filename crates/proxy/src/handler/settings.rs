@@ -21,7 +21,7 @@ use super::referer::RefererPolicy;
 use super::secure_link::SecureLinkPolicy;
 use super::secure_link_hmac::SecureLinkHmacPolicy;
 use super::static_file::StaticPolicy;
-use crate::scope::parts::{Part, Place};
+use millpond_exchange::scope::parts::{Part, Place};
 
 /// Settings of handlers.
 #[derive(Clone, Debug, Scope)]

@@ -7,7 +7,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::request::Request;
-use crate::response::Response;
+use millpond_exchange::response::Response;
 
 /// Status and reason as pages write them.
 const TITLES: &[(u16, &str)] = &[

@@ -23,14 +23,14 @@ use super::redirect;
 use crate::content::open_file::{self, Kind, OpenFile};
 use crate::content::path::{self, FilePath};
 use crate::content::settings::ContentSettings;
-use crate::failure::Failure;
 use crate::filter::coding::CODINGS;
 use crate::filter::gzip;
 use crate::filter::settings::FilterSettings;
 use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::request::Request;
-use crate::response::{Parts, RangeRule, Response};
+use millpond_exchange::failure::Failure;
+use millpond_exchange::response::{Parts, RangeRule, Response};
 
 /// A file up to this size is read into memory: one copy costs less than a second call for
 /// `sendfile`.

@@ -8,13 +8,13 @@ use millpond_conf::{Contexts, Statement};
 use millpond_wire::http1::Method;
 
 use crate::content::{ContentHandler, Explained, Handler};
-use crate::failure::Failure;
 use crate::phase::Begun;
 use crate::request::Request;
-use crate::response::Response;
-use crate::scope::block::{Draft, Pass, Row};
-use crate::scope::build::Builder;
-use crate::stats::connections::ConnectionCount;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::response::Response;
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::stats::connections::ConnectionCount;
 
 /// The row.
 pub const ROWS: &[Row] = &[Row {

@@ -20,12 +20,12 @@ use millpond_system::log::error::Level;
 use crate::content::open_file::{self, Kind};
 use crate::content::path::{self, FilePath, Mapping};
 use crate::content::settings::ContentSettings;
-use crate::failure::Failure;
 use crate::phase::{self, Flow};
 use crate::request::Request;
-use crate::scope::block::{Draft, Pass, Row};
-use crate::scope::build::Builder;
-use crate::scope::parts::{Part, Place};
+use millpond_exchange::failure::Failure;
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::scope::parts::{Part, Place};
 
 /// The rows of this file.
 pub const ROWS: &[Row] = &[Row {

@@ -16,7 +16,7 @@ use super::line::{self, RequestLog};
 use crate::log::format::Logs;
 use crate::log::settings::LogSettings;
 use crate::request::Request;
-use crate::settings::level::Closing;
+use millpond_exchange::settings::level::Closing;
 
 /// The log of requests whose blocks name none.
 pub const DEFAULT_PATH: &str = "/var/log/millpond/access.log";

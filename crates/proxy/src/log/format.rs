@@ -22,8 +22,8 @@ use millpond_system::log::buffer::Buffering;
 
 use super::access::AccessLogPolicy;
 use crate::request::Request;
-use crate::scope::block::{Draft, Pass, Row};
-use crate::scope::build::Builder;
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
 
 /// The name of the format that is there without being declared.
 pub const COMBINED: &str = "combined";

@@ -14,12 +14,12 @@ use millpond_system::log::error::{self, ErrorLog, Event, Level, write_event};
 use millpond_system::log::journal::{Facts, Fields, Kept};
 use millpond_wire::header::Known;
 
-use crate::client::connection::Connection;
-use crate::client::send::SendError;
-use crate::failure::Failure;
 use crate::request::Request;
 use crate::request::state::Listener;
-use crate::settings::{Conf, Location};
+use millpond_exchange::client::connection::Connection;
+use millpond_exchange::client::send::SendError;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::settings::{Conf, Location};
 
 /// Logs an event of a request at a level.
 pub fn write(req: &Request, level: Level, message: fmt::Arguments<'_>) {

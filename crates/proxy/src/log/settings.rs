@@ -7,7 +7,7 @@ use millpond_conf::Scope;
 
 use super::access::AccessLogPolicy;
 use super::upstream::UpstreamLogPolicy;
-use crate::scope::parts::{Part, Place};
+use millpond_exchange::scope::parts::{Part, Place};
 
 /// Settings of logs.
 #[derive(Clone, Debug, Scope)]

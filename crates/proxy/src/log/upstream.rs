@@ -30,8 +30,8 @@ use super::line::{self, RequestLog};
 use crate::log::format::Logs;
 use crate::log::settings::LogSettings;
 use crate::request::Request;
-use crate::settings::level::Closing;
-use crate::trace::UpstreamTrace;
+use millpond_exchange::settings::level::Closing;
+use millpond_exchange::trace::UpstreamTrace;
 
 /// Settings of the logs of exchanges with upstreams.
 #[derive(Clone, Debug, Family)]

@@ -37,9 +37,9 @@ use millpond_system::network::{
 use super::Lookup;
 use crate::request::{Request, Value};
 use crate::rewrite::variable_name;
-use crate::scope::block::Draft;
-use crate::scope::build::Builder;
 use crate::var::{self, Definition};
+use millpond_exchange::scope::block::Draft;
+use millpond_exchange::scope::build::Builder;
 use millpond_wire::header::Known;
 
 /// The address that stands for no address.

@@ -16,8 +16,8 @@ use bytes::Bytes;
 use millpond_conf::Contexts;
 
 use crate::request::Request;
-use crate::scope::block::{Pass, Row};
 use crate::var::Computed;
+use millpond_exchange::scope::block::{Pass, Row};
 
 pub use geo::Geo;
 pub use geoip2::Geoip2;

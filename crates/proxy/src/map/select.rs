@@ -19,13 +19,14 @@ use bytes::Bytes;
 use millpond_conf::{Statement, Template, Word};
 
 use super::Lookup;
-use crate::expression::{Case, Regex};
 use crate::request::Request;
 use crate::rewrite::variable_name;
-use crate::scope::block::Draft;
-use crate::scope::build::Builder;
-use crate::settings::host_table::{BadPattern, HostTable};
+use crate::route::captures::RequestRegex as _;
 use crate::var::{self, Definition};
+use millpond_exchange::expression::{Case, Regex};
+use millpond_exchange::scope::block::Draft;
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::settings::host_table::{BadPattern, HostTable};
 
 /// A compiled `map`.
 #[derive(Debug)]

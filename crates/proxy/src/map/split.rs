@@ -12,9 +12,9 @@ use millpond_conf::{Statement, Template, Word};
 use super::Lookup;
 use crate::request::Request;
 use crate::rewrite::variable_name;
-use crate::scope::block::Draft;
-use crate::scope::build::Builder;
 use crate::var::{self, Definition};
+use millpond_exchange::scope::block::Draft;
+use millpond_exchange::scope::build::Builder;
 
 /// The whole of all values, in hundredths of a percent.
 const WHOLE: u32 = 10_000;

@@ -12,8 +12,8 @@ use millpond_semantics::trace_context::SpanId;
 use millpond_system::clock;
 
 use crate::request::Request;
-use crate::trace::span::{Sink, Tracing, random_span};
-use crate::trace::{Attempt, UpstreamTrace, asked};
+use millpond_exchange::trace::span::{Sink, Tracing, random_span};
+use millpond_exchange::trace::{Attempt, UpstreamTrace, asked};
 
 /// The span of an exchange that runs.
 #[derive(Debug)]

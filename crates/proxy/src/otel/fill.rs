@@ -7,10 +7,10 @@
 
 use millpond_cache::exchange::Outcome;
 
-use crate::failure::Failure;
 use crate::request::Request;
-use crate::trace::Why;
-use crate::trace::span::Child;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::trace::Why;
+use millpond_exchange::trace::span::Child;
 
 /// A fill that runs.
 #[derive(Debug)]

@@ -39,8 +39,8 @@ use millpond_system::clock;
 use millpond_wire::header::Known;
 
 use crate::request::Request;
-use crate::trace::policy::Propagation;
-use crate::trace::span::{Child, ChildPlace, Scope, Sink, Tracing};
+use millpond_exchange::trace::policy::Propagation;
+use millpond_exchange::trace::span::{Child, ChildPlace, Scope, Sink, Tracing};
 
 /// The names of the fields.
 const PARENT: &[u8] = b"traceparent";

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use crate::scope::block::Draft;
-use crate::settings::level::{Closing, OwnFamily};
-use crate::trace::policy::{Propagation, TracePolicy};
+use millpond_exchange::scope::block::Draft;
+use millpond_exchange::settings::level::{Closing, OwnFamily};
+use millpond_exchange::trace::policy::{Propagation, TracePolicy};
 
 /// The settings of requests' traces.
 pub const FAMILY: OwnFamily = OwnFamily::of::<TracePolicy>();

@@ -11,8 +11,8 @@ use millpond_wire::head::content_length;
 use millpond_wire::header::Known;
 
 use crate::request::Request;
-use crate::trace::policy::SpanAttribute;
-use crate::trace::span::Scope;
+use millpond_exchange::trace::policy::SpanAttribute;
+use millpond_exchange::trace::span::Scope;
 
 /// Begins of names of attributes that are lists: fields may come several times.
 const LISTS: [&str; 2] = ["http.request.header.", "http.response.header."];

@@ -3,7 +3,7 @@
 //! The first look-up of most requests is none of a walk: whoever makes it records it.
 
 use crate::request::Request;
-use crate::trace::span::{Child, Scope};
+use millpond_exchange::trace::span::{Child, Scope};
 
 /// The steps of a walk: each ends when the next begins. A walk that is not recorded has no room for
 /// them.

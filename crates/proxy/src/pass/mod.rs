@@ -16,14 +16,14 @@ use millpond_wire::http1::Method;
 use crate::cache::status_header::{self, Told};
 use crate::cache::{self, post, uncached, zones};
 use crate::content;
-use crate::failure::Failure;
 use crate::phase::{Begun, Flow};
-use crate::protocol::Protocol;
 use crate::request::Request;
-use crate::response::Response;
-use crate::settings::Location;
 use crate::upstream::pass::{PassTarget, may_cache, note_host};
 use crate::upstream::{cdn_loop, max_forwards, memcached};
+use millpond_exchange::failure::Failure;
+use millpond_exchange::protocol::Protocol;
+use millpond_exchange::response::Response;
+use millpond_exchange::settings::Location;
 
 /// Answers from the upstream, through the cache where there is one; a hit at once.
 pub(crate) fn begin<'a>(

@@ -32,11 +32,11 @@ use millpond_system::log::error::Level;
 use millpond_wire::header::Known;
 
 use crate::cache::uncached;
-use crate::failure::{CLOSE_WITHOUT_ANSWER, Failure};
 use crate::log::request_error;
 use crate::request::Request;
-use crate::response::{CONTENT_DIGESTS, RangeRule, Response};
 use crate::upstream::pass::PassTarget;
+use millpond_exchange::failure::{CLOSE_WITHOUT_ANSWER, Failure};
+use millpond_exchange::response::{CONTENT_DIGESTS, RangeRule, Response};
 
 /// nginx's `postpone_output`: what it sends no less than, if more is to come.
 const POSTPONED: u64 = 1460;

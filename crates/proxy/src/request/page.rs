@@ -15,8 +15,8 @@ use millpond_wire::header::{Known, KnownSet};
 use millpond_wire::http1::Method;
 use millpond_wire::http1::request::RequestHead;
 
-use crate::provenance::Tally;
-use crate::scope::slots::Slots;
+use millpond_exchange::provenance::Tally;
+use millpond_exchange::scope::slots::Slots;
 
 /// The most parts of a page that are fetched before it is their turn (arbitrary: enough to hide
 /// the time of one origin behind that of another).

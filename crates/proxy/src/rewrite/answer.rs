@@ -10,12 +10,12 @@ use millpond_wire::header::Known;
 use super::replace::is_absolute;
 use super::{Script, Step};
 use crate::content::mime;
-use crate::failure::Failure;
 use crate::phase::Flow;
 use crate::request::Request;
-use crate::response::Response;
-use crate::scope::block::Draft;
-use crate::scope::build::Builder;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::response::Response;
+use millpond_exchange::scope::block::Draft;
+use millpond_exchange::scope::build::Builder;
 
 /// The largest status that can be written with three digits.
 const MAX_STATUS: u16 = 999;

@@ -24,11 +24,11 @@ use millpond_system::{chance, clock};
 
 use super::set::{Variable, settable};
 use super::{CONTEXTS, CaptureForm, Script, Step, eval, functions, text};
-use crate::failure::Failure;
 use crate::log::request_error;
 use crate::request::Request;
-use crate::scope::block::{Draft, Pass, Row};
-use crate::scope::build::Builder;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
 
 /// The longest random text (as in the module).
 const MAX_RANDOM: u64 = 64;

@@ -17,9 +17,10 @@ use millpond_system::log::error::Level;
 
 use super::{CaptureForm, eval, text, trace};
 use crate::content::open_file::{self, Kind};
-use crate::expression::{Captures, Case, Regex};
 use crate::request::{Request, Value};
-use crate::scope::build::Builder;
+use crate::route::captures::RequestRegex as _;
+use millpond_exchange::expression::{Captures, Case, Regex};
+use millpond_exchange::scope::build::Builder;
 
 /// A compiled condition.
 #[derive(Debug)]

@@ -38,18 +38,18 @@ use millpond_semantics::uri::{EscapeKind, escape_into};
 use millpond_system::log::error::Level;
 
 use crate::content::ContentHandler;
-use crate::failure::Failure;
 use crate::log::request_error;
 use crate::phase::Flow;
 use crate::request::Request;
-use crate::scope::block::{Draft, Pass, Row};
-use crate::scope::build::Builder;
-use crate::scope::parts::{self, Place};
-use crate::settings::Location;
-use crate::settings::level::{self, Closing};
-use crate::settings::tree::LocationKind;
-use crate::stats::status_zone::StatusZone;
 use crate::var;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::scope::parts::{self, Place};
+use millpond_exchange::settings::Location;
+use millpond_exchange::settings::level::{self, Closing};
+use millpond_exchange::settings::tree::LocationKind;
+use millpond_exchange::stats::status_zone::StatusZone;
 
 use condition::Condition;
 

@@ -12,11 +12,12 @@ use millpond_semantics::uri::unescape_redirect;
 use millpond_wire::header::Known;
 
 use super::{CaptureForm, Next, Script, Step, eval, eval_into, text, trace};
-use crate::expression::{Captures, Case, Regex};
-use crate::failure::Failure;
 use crate::request::Request;
-use crate::scope::block::Draft;
-use crate::scope::build::Builder;
+use crate::route::captures::RequestRegex as _;
+use millpond_exchange::expression::{Captures, Case, Regex};
+use millpond_exchange::failure::Failure;
+use millpond_exchange::scope::block::Draft;
+use millpond_exchange::scope::build::Builder;
 
 /// A compiled `rewrite`.
 #[derive(Debug)]

@@ -12,9 +12,9 @@ use millpond_system::log::error::Level;
 use super::{CaptureForm, Script, Step, eval, text};
 use crate::log::request_error;
 use crate::request::{Request, Value};
-use crate::scope::block::Draft;
-use crate::scope::build::Builder;
 use crate::var;
+use millpond_exchange::scope::block::Draft;
+use millpond_exchange::scope::build::Builder;
 
 /// Variables of families that are records of their own in nginx, so that it refuses to set them.
 const FIXED_MEMBERS: &[&str] = &[

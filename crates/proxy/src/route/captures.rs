@@ -5,9 +5,9 @@
 use bytes::Bytes;
 use millpond_system::log::error::Level;
 
-use crate::expression::{Captures, GaveUp, Regex};
 use crate::log::request_error;
 use crate::request::{Request, Value};
+use millpond_exchange::expression::{Captures, GaveUp, Regex};
 
 impl Request {
     /// Logs that an expression gave up, and remembers it.
@@ -17,10 +17,24 @@ impl Request {
     }
 }
 
-impl Regex {
-    /// True if the expression matches, as in [`Self::is_match`], for a request, which is over if
-    /// the expression gives up.
-    pub fn is_match_for(&self, req: &Request, subject: &[u8]) -> bool {
+/// Matches on behalf of a request.
+pub(crate) trait RequestRegex {
+    /// True if the expression matches, for a request, which is over if the expression gives up.
+    fn is_match_for(&self, req: &Request, subject: &[u8]) -> bool;
+
+    /// Matches the path of a request and sets its captures.
+    fn capture(&self, req: &mut Request) -> bool;
+
+    /// Matches `subject` and, when it matches, makes its groups the request's captures and sets the
+    /// variables of named groups. If the expression gives up, the request is over.
+    fn capture_from(&self, req: &mut Request, subject: Bytes) -> bool;
+
+    /// Makes the groups of a match the request's captures and sets the variables of named groups.
+    fn keep(&self, req: &mut Request, captures: Captures);
+}
+
+impl RequestRegex for Regex {
+    fn is_match_for(&self, req: &Request, subject: &[u8]) -> bool {
         let found = self.is_match(subject);
         found.unwrap_or_else(|gave_up| {
             req.note_gave_up(&gave_up);
@@ -28,15 +42,12 @@ impl Regex {
         })
     }
 
-    /// Matches the path of a request and sets its captures.
-    pub fn capture(&self, req: &mut Request) -> bool {
+    fn capture(&self, req: &mut Request) -> bool {
         let subject = req.uri.clone();
         self.capture_from(req, subject)
     }
 
-    /// Matches `subject` and, when it matches, makes its groups the request's captures and sets the
-    /// variables of named groups. If the expression gives up, the request is over.
-    pub fn capture_from(&self, req: &mut Request, subject: Bytes) -> bool {
+    fn capture_from(&self, req: &mut Request, subject: Bytes) -> bool {
         match self.captures(&subject) {
             Ok(Some(captures)) => {
                 self.keep(req, captures);
@@ -50,8 +61,7 @@ impl Regex {
         }
     }
 
-    /// Makes the groups of a match the request's captures and sets the variables of named groups.
-    pub fn keep(&self, req: &mut Request, captures: Captures) {
+    fn keep(&self, req: &mut Request, captures: Captures) {
         for (group, variable) in self.named_groups() {
             let span = captures.groups.get(*group as usize).copied().flatten();
             let value = match span {

@@ -4,6 +4,6 @@
 //! taken apart ([`target`]), and after the server's rewrites the path picks the location
 //! (`settings::tree`).
 
-mod captures;
+pub(crate) mod captures;
 pub mod name;
 pub mod target;

@@ -5,8 +5,9 @@
 use std::sync::Arc;
 
 use crate::request::Request;
-use crate::settings::Server;
-use crate::settings::names::{Search, ServerNames};
+use crate::route::captures::RequestRegex as _;
+use millpond_exchange::settings::Server;
+use millpond_exchange::settings::names::{Search, ServerNames};
 
 /// The server for the request's host; a regular expression sets its captures.
 pub fn find<'t>(names: &'t ServerNames, req: &mut Request) -> &'t Arc<Server> {

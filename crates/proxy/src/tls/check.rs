@@ -13,12 +13,12 @@ use millpond_system::address::Address;
 use millpond_tls::certificate::facts::Certificate;
 use millpond_tls::certificate::host;
 
-use crate::settings::names::ServerName;
-use crate::settings::{Conf, Server};
 use crate::tls::acme::Orders;
 use crate::tls::acme::certificate::Slot;
 use crate::tls::contexts::Encryption;
 use crate::tls::settings::SslPolicy;
+use millpond_exchange::settings::names::ServerName;
+use millpond_exchange::settings::{Conf, Server};
 
 /// The days before the end of a certificate on which it is time to renew it: those of 90 days are
 /// renewed then.

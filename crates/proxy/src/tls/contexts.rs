@@ -32,11 +32,11 @@ use super::objects::put_identity;
 use super::responder::Responder;
 use super::settings::{ConfCommand, FileName, ProtocolVersion, SslPolicy, VerifyClient};
 use super::stapling::Stapler;
-use crate::scope::build::Builder;
-use crate::scope::parts::{Part, Place};
-use crate::settings::Server;
-use crate::settings::listen::{Binding, Listen};
 use crate::tls::acme::certificate::Slot;
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::scope::parts::{Part, Place};
+use millpond_exchange::settings::Server;
+use millpond_exchange::settings::listen::{Binding, Listen};
 use std::sync::OnceLock;
 
 /// The directive with commands of OpenSSL's configuration.
@@ -56,14 +56,18 @@ pub struct Encryption {
     pub host_key: Option<HostKey>,
 }
 
-impl Part for OnceLock<Encryption> {
+/// The encryption of a server, which is made when all of a configuration was read.
+#[derive(Debug, Default)]
+pub struct LateEncryption(OnceLock<Encryption>);
+
+impl Part for LateEncryption {
     const PLACE: Place = Place::Certificates;
 }
 
 impl Encryption {
     /// The encryption of a server; none where none of its addresses is encrypted.
     pub fn of(server: &Server) -> Option<&Encryption> {
-        server.parts.of::<OnceLock<Encryption>>().get()
+        server.parts.of::<LateEncryption>().0.get()
     }
 }
 
@@ -132,7 +136,7 @@ pub fn prepare(builder: &mut Builder, bindings: &[Binding]) {
                 }
             });
             // Nobody else sets it.
-            let _ = server.parts.of::<OnceLock<Encryption>>().set(made);
+            let _ = server.parts.of::<LateEncryption>().0.set(made);
         }
         check_certificates(listen, &mut builder.cx);
         check_versions(listen, &mut builder.cx);

@@ -10,8 +10,8 @@ use millpond_system::network;
 use millpond_tls::certificate::facts::Certificate;
 
 use super::contexts::Certified;
-use crate::settings::listen::Listen;
 use crate::tls::contexts::Encryption;
+use millpond_exchange::settings::listen::Listen;
 
 /// A certificate, as it is explained.
 #[derive(Debug)]

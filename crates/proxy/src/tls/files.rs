@@ -15,7 +15,7 @@ use millpond_tls::certificate::password::{self, Password};
 
 use super::objects;
 use super::settings::FileName;
-use crate::scope::build::Builder;
+use millpond_exchange::scope::build::Builder;
 
 /// The files that were read so far.
 #[derive(Default)]

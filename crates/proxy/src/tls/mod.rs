@@ -5,7 +5,7 @@
 //! `upstream/encryption.rs`), and the protocol that of the crate `millpond-tls`.
 
 pub mod acme;
-mod agreed;
+pub(crate) mod agreed;
 pub mod certificate_cache;
 pub mod check;
 pub mod client_status;

@@ -17,8 +17,8 @@ use super::files::{Files, Mistake, report};
 use super::named::NamedCertificates;
 use super::objects;
 use super::settings::{FileName, OriginSslPolicy};
-use crate::protocol::Protocol;
-use crate::settings::level::Closing;
+use millpond_exchange::protocol::Protocol;
+use millpond_exchange::scope::build::Builder;
 
 /// Encryption of a location's connections to origins.
 #[derive(Debug)]
@@ -37,17 +37,20 @@ pub struct Origins(HashMap<String, Option<Arc<Origin>>>);
 
 /// The context of encrypted connections by the lines of a block; none if something is wrong with
 /// them, which is reported.
-pub fn made(level: &mut Closing<'_>, protocol: Protocol) -> Option<Arc<Origin>> {
-    let policy = &level.settings.pass(protocol).ssl;
+pub fn made(
+    policy: &OriginSslPolicy,
+    protocol: Protocol,
+    builder: &mut Builder,
+) -> Option<Arc<Origin>> {
     let lines = format!("{protocol:?} {policy:?}");
-    let known = level.builder.of::<Origins>().0.get(&lines).cloned();
+    let known = builder.of::<Origins>().0.get(&lines).cloned();
     known.unwrap_or_else(|| {
-        let (files, cx) = Files::of(level.builder);
+        let (files, cx) = Files::of(builder);
         let made = origin(policy, protocol, (files, cx))
             .map(Arc::new)
             .map_err(|mistake| report(cx, mistake))
             .ok();
-        level.builder.of::<Origins>().0.insert(lines, made.clone());
+        builder.of::<Origins>().0.insert(lines, made.clone());
         made
     })
 }

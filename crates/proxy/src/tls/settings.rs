@@ -14,7 +14,7 @@ use millpond_tls::certificate::verdict::Demand;
 use super::certificate_cache::CacheLine;
 use super::client_status::{Asked, CacheName};
 
-use crate::scope::parts::{Part, Place};
+use millpond_exchange::scope::parts::{Part, Place};
 
 /// Version of TLS, or of its forerunners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Words)]

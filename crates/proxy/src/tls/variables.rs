@@ -7,9 +7,9 @@ use millpond_semantics::hex::Hex;
 use millpond_system::clock;
 use millpond_tls::certificate::facts::Certificate;
 
-use crate::client::agreed::Agreed;
 use crate::request::Request;
 use crate::var::Variable;
+use millpond_exchange::client::agreed::Agreed;
 
 /// The variables.
 pub const VARIABLES: &[Variable] = &[

@@ -23,15 +23,16 @@ use super::exchange::Fetched;
 use super::pass::PassTarget;
 use super::store::StoreTarget;
 use super::{buffer, cookie, redirect, store};
-use crate::client::wire::Wire;
 use crate::content::error_pages;
-use crate::failure::Failure;
-use crate::protocol::Protocol;
-use crate::provenance::{Provenance, Whence};
 use crate::request::Request;
-use crate::response::{Orders, Parts, RangeRule, Response, Source, Tunnel};
-use crate::settings::Location;
 use crate::upstream::by_rfc;
+use crate::upstream::pass_settings::SettingsByProtocol as _;
+use millpond_exchange::client::wire::Wire;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::protocol::Protocol;
+use millpond_exchange::provenance::{Provenance, Whence};
+use millpond_exchange::response::{Orders, Parts, RangeRule, Response, Source, Tunnel};
+use millpond_exchange::settings::Location;
 
 /// Settings of which parts of an upstream's answer the client sees.
 #[derive(Clone, Debug, millpond_conf::Family)]

@@ -12,7 +12,7 @@ use millpond_wire::header::Known;
 
 use super::request::Prepared;
 use crate::request::Request;
-use crate::trace::Why;
+use millpond_exchange::trace::Why;
 
 /// A question to a peer that owns the key: a request that is sent in place of the client's own.
 #[derive(Debug)]

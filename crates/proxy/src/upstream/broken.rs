@@ -6,7 +6,7 @@
 use millpond_wire::http2::Gone;
 
 use super::receive::upstream_error;
-use crate::failure::{UpstreamFailure, UpstreamKind};
+use millpond_exchange::failure::{UpstreamFailure, UpstreamKind};
 
 /// Reason why a conversation broke.
 pub(super) struct Broken {

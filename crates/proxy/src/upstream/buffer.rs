@@ -17,8 +17,9 @@ use millpond_system::clock::{self, Instant};
 use millpond_system::temp_file::TempFolder;
 use millpond_wire::header::{Fields, Known};
 
-use crate::protocol::Protocol;
 use crate::request::Request;
+use crate::upstream::pass_settings::SettingsByProtocol as _;
+use millpond_exchange::protocol::Protocol;
 
 /// Settings of how answers of upstreams flow through this server.
 #[derive(Clone, Debug, millpond_conf::Family)]

@@ -26,7 +26,8 @@ use millpond_wire::http1::response::ResponseHead;
 
 use super::pass::PassTarget;
 use crate::request::Request;
-use crate::response::{RangeRule, Response};
+use crate::upstream::pass_settings::SettingsByProtocol as _;
+use millpond_exchange::response::{RangeRule, Response};
 
 /// True where the location's cache follows the RFC.
 pub fn is_on(req: &Request, target: &PassTarget) -> bool {

@@ -15,11 +15,11 @@ use millpond_semantics::cdn_loop::{is_identity, passages};
 use millpond_system::log::error::Level;
 use millpond_wire::http1::encode;
 
-use crate::failure::Failure;
 use crate::log::request_error;
-use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::upstream::settings::UpstreamSettings;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::protocol::Protocol;
 
 /// The field.
 const FIELD: &[u8] = b"CDN-Loop";

@@ -32,10 +32,11 @@ use super::group::Group;
 use super::http2::session::Session;
 use super::keepalive;
 use super::peer::Peer;
-use crate::failure::{UpstreamFailure, UpstreamKind};
-use crate::protocol::Protocol;
-use crate::settings::Location;
-use crate::worker::Worker;
+use crate::upstream::pass_settings::SettingsByProtocol as _;
+use millpond_exchange::failure::{UpstreamFailure, UpstreamKind};
+use millpond_exchange::protocol::Protocol;
+use millpond_exchange::settings::Location;
+use millpond_exchange::worker::Worker;
 use millpond_semantics::proxy_status::ProxyError;
 
 /// The local address of connections to peers.

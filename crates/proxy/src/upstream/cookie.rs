@@ -12,12 +12,13 @@ use millpond_conf::value::{ArgError, Args, FromArgs, FromWord};
 use millpond_conf::{Template, Word};
 
 use super::redirect::{check_off, regex_of, replace_match};
-use crate::expression::{Case, Regex};
 use crate::request::Request;
-use crate::scope::block::Draft;
-use crate::scope::build::Builder;
-use crate::settings::level::Level;
+use crate::route::captures::RequestRegex as _;
 use crate::upstream::settings::UpstreamSettings;
+use millpond_exchange::expression::{Case, Regex};
+use millpond_exchange::scope::block::Draft;
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::settings::level::Level;
 
 /// Pattern that an attribute's value, or a cookie's name, is compared with.
 #[derive(Clone, Debug)]

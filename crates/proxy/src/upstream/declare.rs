@@ -24,10 +24,10 @@ use super::group::{Group, NamedServer};
 use super::keepalive::KeepAliveLimits;
 use super::peer::{Availability, Peer, PeerSettings};
 use super::sticky::Sticky;
-use crate::scope::block::{Draft, Pass, Row};
-use crate::scope::build::Builder;
-use crate::settings::location::LocationSettings;
 use crate::upstream::groups::Groups;
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::settings::location::LocationSettings;
 
 /// Rows of this file.
 pub const ROWS: &[Row] = &[Row {

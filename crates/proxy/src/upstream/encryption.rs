@@ -17,15 +17,16 @@ use millpond_tls::certificate::origin::OriginRefused;
 use millpond_tls::{Facts, Fault, Target};
 
 use super::peer::Peer;
-use crate::failure::Failure;
-use crate::protocol::Protocol;
 use crate::request::Request;
-use crate::settings::level::Closing;
 use crate::tls::certificate_cache::Pair;
 use crate::tls::named::Identities;
 use crate::tls::origins;
 use crate::tls::origins::Origin;
 use crate::upstream::pass::PassTarget;
+use crate::upstream::pass_settings::SettingsByProtocol as _;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::protocol::Protocol;
+use millpond_exchange::settings::level::Closing;
 
 /// Makes the context of a location that passes requests on.
 pub fn close(level: &mut Closing<'_>) {
@@ -36,7 +37,11 @@ pub fn close(level: &mut Closing<'_>) {
     if !target.may_encrypt() {
         return;
     }
-    let origin = origins::made(level, target.protocol);
+    let origin = origins::made(
+        &level.settings.pass(target.protocol).ssl,
+        target.protocol,
+        level.builder,
+    );
     origin
         .into_iter()
         .for_each(|origin| target.set_origin(origin));

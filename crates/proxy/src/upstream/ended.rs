@@ -13,16 +13,16 @@ use millpond_wire::header::Fields;
 
 use super::group::Group;
 use super::peer::Peer;
-use crate::counters::Number;
 use crate::log::upstream::LoggedExchange;
 use crate::otel::exchange::ExchangeSpan;
 use crate::request::Request;
 use crate::site;
-use crate::stats::Label;
-use crate::stats::peer::PeerExchange;
-use crate::stats::site_names::Claim;
-use crate::trace::{Attempt, UpstreamTrace, Why};
-use crate::worker::Worker;
+use millpond_exchange::counters::Number;
+use millpond_exchange::stats::Label;
+use millpond_exchange::stats::peer::PeerExchange;
+use millpond_exchange::stats::site_names::Claim;
+use millpond_exchange::trace::{Attempt, UpstreamTrace, Why};
+use millpond_exchange::worker::Worker;
 
 /// An exchange that is counted and logged when this is dropped.
 pub struct Ended {

@@ -48,17 +48,19 @@ use super::receive::{BodyContext, StderrMessage, UpstreamBody};
 use super::request::{self, OutBody, Prepared};
 use super::send::{Happened, Outgoing};
 use super::store::StoreTarget;
-use crate::client::body::Remains;
-use crate::failure::{CLIENT_LEFT, Failure, UpstreamFailure, UpstreamKind};
 use crate::log::request_error;
-use crate::protocol::Protocol;
 use crate::request::Request;
-use crate::settings::location::LocationSettings;
-use crate::trace::{Attempt, UpstreamTrace};
 use crate::upstream::by_rfc;
 use crate::upstream::keepalive::IdlePeers;
+use crate::upstream::pass_settings::SettingsByProtocol as _;
+use crate::upstream::record;
 use crate::upstream::settings::UpstreamSettings;
 use crate::{otel, request_body, websocket};
+use millpond_exchange::client::body::Remains;
+use millpond_exchange::failure::{CLIENT_LEFT, Failure, UpstreamFailure, UpstreamKind};
+use millpond_exchange::protocol::Protocol;
+use millpond_exchange::settings::location::LocationSettings;
+use millpond_exchange::trace::{Attempt, UpstreamTrace};
 
 /// Limits of an exchange: the time that a peer may be silent, and the size of its head.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -460,7 +462,7 @@ impl Try<'_> {
 
     async fn ask(&mut self) -> Result<Box<Fetched>, UpstreamFailure> {
         let source = self.source();
-        if self.protocol.record().is_clients {
+        if record::of(self.protocol).is_clients {
             return Box::pin(self.open_tunnel(source)).await;
         }
         if self.is_on_line() {
@@ -512,7 +514,7 @@ impl Try<'_> {
         Way {
             source,
             encryption: self.prepared.encryption.as_deref(),
-            is_http2: (self.protocol.record().is_in_streams)(self.settings),
+            is_http2: (record::of(self.protocol).is_in_streams)(self.settings),
         }
     }
 
@@ -562,7 +564,7 @@ impl Try<'_> {
             connection.requests += 1;
             let max = self.pass.exchange.head_size.as_usize();
             let mut outgoing = Outgoing::new(self.prepared);
-            let begin = self.protocol.record().head;
+            let begin = record::of(self.protocol).head;
             let mut reader = begin(Switching::of(self.req), self.prepared, self.settings);
             let mut hints = Hints::new(max);
             let mut is_silent = true;
@@ -754,7 +756,7 @@ impl Try<'_> {
         carrier: Carrier,
         (sent, now): (Sent, Instant),
     ) -> Result<Box<Fetched>, Broken> {
-        let record = self.protocol.record();
+        let record = record::of(self.protocol);
         let method = if record.heeds_method {
             self.prepared.method
         } else {

@@ -14,11 +14,11 @@ use millpond_wire::fastcgi::record::{self, AfterAnswer};
 use super::ask::Ask;
 use super::params;
 use super::request::{OutBody, OutFraming, Prepared};
-use crate::expression::{Case, Regex};
-use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::upstream::settings::UpstreamSettings;
 use crate::var::Variable;
+use millpond_exchange::expression::{Case, Regex};
+use millpond_exchange::protocol::Protocol;
 
 /// The expression that cuts a path: its groups are the script's name and what follows it.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::group::Group;
-use crate::scope::parts::{Part, Place};
+use millpond_exchange::scope::parts::{Part, Place};
 
 /// The groups of a configuration.
 #[derive(Debug, Default)]

@@ -22,10 +22,11 @@ use millpond_system::log::error::Level;
 
 use super::answer;
 use crate::log::request_error;
-use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::upstream::by_rfc;
+use crate::upstream::pass_settings::SettingsByProtocol as _;
 use crate::upstream::settings::UpstreamSettings;
+use millpond_exchange::protocol::Protocol;
 use millpond_wire::header::{Fields, Known};
 use millpond_wire::http1::response::ResponseHead;
 

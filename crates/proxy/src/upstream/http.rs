@@ -32,13 +32,14 @@ use super::max_forwards;
 use super::pass::{PassTarget, Resolved};
 use super::pass_settings::PassSettings;
 use super::request::{OutBody, OutFraming, Prepared, is_kept_back};
-use crate::failure::Failure;
-use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::request::scratch::put_together;
-use crate::settings::location::LocationSettings;
 use crate::upstream::by_rfc;
+use crate::upstream::pass_settings::SettingsByProtocol as _;
 use crate::upstream::settings::UpstreamSettings;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::protocol::Protocol;
+use millpond_exchange::settings::location::LocationSettings;
 
 /// A field to send.
 #[derive(Clone, Debug)]

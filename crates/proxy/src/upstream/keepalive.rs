@@ -44,11 +44,11 @@ use super::http2::lines::Lines;
 use super::http2::session::{self, Session};
 use super::peer::Peer;
 use super::send::HEAD_READ;
-use crate::settings::Location;
-use crate::worker::Worker;
-use crate::worker::parts::Kept;
-use crate::worker::parts::Part;
-use crate::worker::parts::Place;
+use millpond_exchange::settings::Location;
+use millpond_exchange::worker::Worker;
+use millpond_exchange::worker::parts::Kept;
+use millpond_exchange::worker::parts::Part;
+use millpond_exchange::worker::parts::Place;
 
 /// Time between two looks at idle connections: so long an origin that closed one waits for our end
 /// of it at most. (Arbitrary: short beside any `keepalive_timeout`, and nothing beside requests.)

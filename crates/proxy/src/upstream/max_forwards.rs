@@ -11,9 +11,10 @@ use millpond_wire::header::Known;
 use millpond_wire::http1::Method;
 use millpond_wire::http1::request::FieldRef;
 
-use crate::protocol::Protocol;
 use crate::request::Request;
-use crate::response::Response;
+use crate::upstream::pass_settings::SettingsByProtocol as _;
+use millpond_exchange::protocol::Protocol;
+use millpond_exchange::response::Response;
 
 /// The field, in small letters.
 const FIELD: &[u8] = b"max-forwards";

@@ -27,14 +27,14 @@ use super::pass::PassTarget;
 use super::request::{OutBody, OutFraming, Prepared};
 use crate::content;
 use crate::content::settings::ContentSettings;
-use crate::failure::Failure;
 use crate::log::request_error;
 use crate::phase::Begun;
 use crate::request::Request;
-use crate::response::Response;
-use crate::settings::level::Closing;
 use crate::upstream::pass_settings::PassSettings;
 use crate::upstream::settings::UpstreamSettings;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::response::Response;
+use millpond_exchange::settings::level::Closing;
 
 /// The variable with the key that is asked for.
 pub const KEY: &str = "$memcached_key";

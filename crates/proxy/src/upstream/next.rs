@@ -11,7 +11,7 @@ use millpond_conf::{Flags, Words};
 use millpond_system::clock::{self, Instant};
 use millpond_wire::http1::Method;
 
-use crate::failure::UpstreamKind;
+use millpond_exchange::failure::UpstreamKind;
 
 /// Cause that lets a request go to another peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Words)]

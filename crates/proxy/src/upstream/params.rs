@@ -18,8 +18,9 @@ use millpond_wire::header::Known;
 
 use super::ask::Ask;
 use super::request::is_kept_back;
-use crate::protocol::Protocol;
 use crate::request::Request;
+use crate::upstream::pass_settings::SettingsByProtocol as _;
+use millpond_exchange::protocol::Protocol;
 
 /// One parameter.
 #[derive(Clone, Debug)]

@@ -23,16 +23,18 @@ use super::peer::{Peer, PeerSettings};
 use super::redirect::PassPlace;
 use super::tunnel;
 use crate::content::ContentHandler;
-use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
-use crate::protocol::Protocol;
 use crate::request::Request;
-use crate::scope::block::{Draft, Pass, Row};
-use crate::scope::build::Builder;
-use crate::settings::level::{Closing, Level};
 use crate::tls::origins::Origin;
 use crate::upstream::groups::Groups;
+use crate::upstream::pass_settings::SettingsByProtocol as _;
+use crate::upstream::record;
 use crate::upstream::settings::UpstreamSettings;
 use millpond_cache::method::CacheMethod;
+use millpond_exchange::failure::{Failure, UpstreamFailure, UpstreamKind};
+use millpond_exchange::protocol::Protocol;
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::settings::level::{Closing, Level};
 use millpond_semantics::proxy_status::ProxyError;
 
 /// Rows of this file.
@@ -592,7 +594,7 @@ impl PassTarget {
         let origin = (origin, self.protocol);
         let by_lines = Encryption::of(req, origin, &resolved.host)?;
         let settings = &req.location.settings;
-        let protocol = (self.protocol.record().is_in_streams)(settings).then_some(ALPN);
+        let protocol = (record::of(self.protocol).is_in_streams)(settings).then_some(ALPN);
         Ok(Some(Box::new(Encryption {
             protocol,
             ..by_lines

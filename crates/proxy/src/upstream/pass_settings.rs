@@ -43,12 +43,12 @@ use super::request::RequestPolicy;
 use super::store::{self, Keeping, StorePolicy, StoreTarget};
 use crate::cache_settings::encodings::EncodingsPolicy;
 use crate::cache_settings::status_header::StatusHeaderPolicy;
-use crate::protocol::{Protocol, Protocols};
-use crate::settings::level::Level;
-use crate::settings::location::LocationSettings;
-use crate::settings::{Uses, declared::Declared, level::Closing};
 use crate::tls::settings::OriginSslPolicy;
 use crate::upstream::settings::UpstreamSettings;
+use millpond_exchange::protocol::{Protocol, Protocols};
+use millpond_exchange::settings::level::Level;
+use millpond_exchange::settings::location::LocationSettings;
+use millpond_exchange::settings::{Uses, declared::Declared, level::Closing};
 
 /// Settings of a location for upstreams of one protocol.
 #[derive(Clone, Debug, FamilyGroup)]
@@ -205,9 +205,26 @@ fn settle_stores(level: &mut Closing<'_>) -> Vec<(Protocol, Span)> {
     faults
 }
 
-impl LocationSettings {
+/// Settings of a location that every protocol of upstreams has.
+pub trait SettingsByProtocol {
     /// Settings for upstreams of a protocol.
-    pub fn pass(&self, protocol: Protocol) -> &PassSettings {
+    fn pass(&self, protocol: Protocol) -> &PassSettings;
+
+    /// The settings for upstreams of a protocol, to be changed.
+    fn pass_mut(&mut self, protocol: Protocol) -> &mut PassSettings;
+
+    /// Notes the folders of temporary files that requests of a location may need.
+    fn note_temp_folders(&self, folders: &mut TempFolders, prefix: &Path);
+
+    /// True when connections to peers may come from addresses that are not this machine's.
+    fn has_foreign_source(&self) -> bool;
+
+    /// Way in which requests are read, fit for answers of every protocol.
+    fn reading(&self) -> Reading;
+}
+
+impl SettingsByProtocol for LocationSettings {
+    fn pass(&self, protocol: Protocol) -> &PassSettings {
         let all = self.of::<UpstreamSettings>();
         match protocol {
             Protocol::Http => &all.proxy,
@@ -220,8 +237,7 @@ impl LocationSettings {
         }
     }
 
-    /// The settings for upstreams of a protocol, to be changed.
-    pub fn pass_mut(&mut self, protocol: Protocol) -> &mut PassSettings {
+    fn pass_mut(&mut self, protocol: Protocol) -> &mut PassSettings {
         let all = self.of_mut::<UpstreamSettings>();
         match protocol {
             Protocol::Http => &mut all.proxy,
@@ -234,8 +250,7 @@ impl LocationSettings {
         }
     }
 
-    /// Notes the folders of temporary files that requests of a location may need.
-    pub fn note_temp_folders(&self, folders: &mut TempFolders, prefix: &Path) {
+    fn note_temp_folders(&self, folders: &mut TempFolders, prefix: &Path) {
         folders.note_bodies(&self.body.temp_path, prefix);
         for protocol in Protocol::ALL {
             let pass = self.pass(protocol);
@@ -245,8 +260,7 @@ impl LocationSettings {
         }
     }
 
-    /// True when connections to peers may come from addresses that are not this machine's.
-    pub fn has_foreign_source(&self) -> bool {
+    fn has_foreign_source(&self) -> bool {
         let is_foreign = |protocol| {
             let bind = self.pass(protocol).connect.bind.on();
             bind.is_some_and(|bind| bind.owner == Owner::Anybody)
@@ -254,8 +268,7 @@ impl LocationSettings {
         Protocol::ALL.into_iter().any(is_foreign)
     }
 
-    /// Way in which requests are read, fit for answers of every protocol.
-    pub fn reading(&self) -> Reading {
+    fn reading(&self) -> Reading {
         if self.by_rfc == Protocols::default() {
             Reading::AsNginx
         } else {

@@ -16,7 +16,7 @@ use millpond_semantics::hex::Hex;
 use millpond_system::address::Address;
 use millpond_system::clock::{self, Instant};
 
-use crate::stats::peer::PeerTally;
+use millpond_exchange::stats::peer::PeerTally;
 
 /// Permission to ask a peer at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

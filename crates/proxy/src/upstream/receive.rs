@@ -43,15 +43,15 @@ use super::http2::body::{Part, StreamBody};
 use super::http2::carrier::Carrier;
 use super::keepalive;
 use super::sticky::Lesson;
-use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
 use crate::log::request_error::RememberedRequest;
-use crate::protocol::Protocol;
-use crate::response::Switched;
-use crate::settings::Location;
-use crate::trace::{Attempt, UpstreamTrace};
 use crate::upstream::keepalive::IdlePeers;
-use crate::worker::Generation;
-use crate::worker::receive_buffer::BUFFER_SIZE;
+use millpond_exchange::failure::{Failure, UpstreamFailure, UpstreamKind};
+use millpond_exchange::protocol::Protocol;
+use millpond_exchange::response::Switched;
+use millpond_exchange::settings::Location;
+use millpond_exchange::trace::{Attempt, UpstreamTrace};
+use millpond_exchange::worker::Generation;
+use millpond_exchange::worker::receive_buffer::BUFFER_SIZE;
 
 /// Bytes asked of the socket at once (arbitrary: several segments of a fast connection).
 const READ_SIZE: usize = 64 * 1024;

@@ -1,8 +1,8 @@
 //! The records of the protocols that upstreams speak: what one does otherwise than the others.
 //!
-//! The words of a protocol (its directives, its schemes) are in [`crate::protocol`], its settings
-//! in `pass_settings`; its bytes are made and read in a file of its own. Whoever passes requests
-//! asks the record and knows no protocol by name.
+//! The words of a protocol (its directives, its schemes) are in [`millpond_exchange::protocol`],
+//! its settings in `pass_settings`; its bytes are made and read in a file of its own. Whoever
+//! passes requests asks the record and knows no protocol by name.
 
 use millpond_wire::http1::response::{ResponseHead, ResponseParser};
 
@@ -13,11 +13,11 @@ use super::memcached::KeyedHead;
 use super::pass::{PassTarget, Resolved};
 use super::request::{OutBody, Prepared};
 use super::{fastcgi, memcached, scgi, tunnel, uwsgi};
-use crate::failure::Failure;
-use crate::protocol::Protocol;
 use crate::request::Request;
-use crate::settings::location::LocationSettings;
 use crate::upstream::settings::UpstreamSettings;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::protocol::Protocol;
+use millpond_exchange::settings::location::LocationSettings;
 
 /// Encoder of a request, with its body, for a target as it is for this request.
 type Encode = fn(&mut Request, &PassTarget, &Resolved, &Ask, OutBody) -> Result<Prepared, Failure>;
@@ -44,18 +44,16 @@ pub(crate) struct Record {
     pub(crate) is_clients: bool,
 }
 
-impl Protocol {
-    /// The record.
-    pub(crate) fn record(self) -> &'static Record {
-        match self {
-            Protocol::Http => &HTTP,
-            Protocol::FastCgi => &FASTCGI,
-            Protocol::Scgi => &SCGI,
-            Protocol::Uwsgi => &UWSGI,
-            Protocol::Memcached => &MEMCACHED,
-            Protocol::Grpc => &GRPC,
-            Protocol::Tunnel => &TUNNEL,
-        }
+/// The record of a protocol.
+pub(crate) fn of(protocol: Protocol) -> &'static Record {
+    match protocol {
+        Protocol::Http => &HTTP,
+        Protocol::FastCgi => &FASTCGI,
+        Protocol::Scgi => &SCGI,
+        Protocol::Uwsgi => &UWSGI,
+        Protocol::Memcached => &MEMCACHED,
+        Protocol::Grpc => &GRPC,
+        Protocol::Tunnel => &TUNNEL,
     }
 }
 

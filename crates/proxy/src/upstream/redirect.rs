@@ -10,12 +10,13 @@ use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Span, Spanned, Template};
 
 use super::pass::PassTarget;
-use crate::expression::{Case, Regex};
 use crate::request::Request;
-use crate::scope::block::Draft;
-use crate::scope::build::Builder;
-use crate::settings::level::Level;
+use crate::route::captures::RequestRegex as _;
 use crate::upstream::settings::UpstreamSettings;
+use millpond_exchange::expression::{Case, Regex};
+use millpond_exchange::scope::block::Draft;
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::settings::level::Level;
 
 /// The place of `proxy_pass` in a block.
 pub struct PassPlace(pub Span);

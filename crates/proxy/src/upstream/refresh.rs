@@ -13,8 +13,8 @@ use millpond_system::resolve::{ResolveError, Resolver, service};
 use tokio::task::{AbortHandle, spawn_local};
 
 use super::group::{Group, NamedServer};
-use crate::settings::Conf;
 use crate::upstream::groups::Groups;
+use millpond_exchange::settings::Conf;
 
 /// The least time between two questions for one name (nginx's number).
 const LEAST_PAUSE: Duration = Duration::from_secs(1);

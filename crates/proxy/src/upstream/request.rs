@@ -16,12 +16,14 @@ use millpond_wire::http1::Method;
 use super::ask::Ask;
 use super::encryption::Encryption;
 use super::pass::{PassTarget, Resolved};
-use crate::client::body::{BodyFile, Remains, RequestBody};
-use crate::failure::Failure;
-use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::request_body;
+use crate::upstream::pass_settings::SettingsByProtocol as _;
+use crate::upstream::record;
 use crate::upstream::settings::UpstreamSettings;
+use millpond_exchange::client::body::{BodyFile, Remains, RequestBody};
+use millpond_exchange::failure::Failure;
+use millpond_exchange::protocol::Protocol;
 
 /// Settings of the request that an upstream is asked.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -131,7 +133,7 @@ pub(crate) fn prepare(
         return Err(Failure::Status(405));
     }
     let body = out_body(req, target.protocol)?;
-    let encode = target.protocol.record().encode;
+    let encode = record::of(target.protocol).encode;
     let prepared = encode(req, target, resolved, ask, body)?;
     // Nobody is asked what an expression that gave up may have had a part in.
     req.heed_expressions()?;
@@ -150,7 +152,7 @@ pub(crate) fn must_read_body(req: &Request, protocol: Protocol) -> bool {
         return true;
     }
     // nginx: some protocols have no way to send a body of unknown length.
-    let record = protocol.record();
+    let record = record::of(protocol);
     let needs_length = (record.needs_length)(&req.location.settings);
     let has_no_length = matches!(req.body, RequestBody::Unread { length: None });
     // nginx: a gRPC request is a stream.

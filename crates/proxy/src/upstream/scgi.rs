@@ -12,8 +12,8 @@ use bytes::{BufMut, BytesMut};
 use super::ask::Ask;
 use super::params;
 use super::request::{OutBody, OutFraming, Prepared};
-use crate::protocol::Protocol;
 use crate::request::Request;
+use millpond_exchange::protocol::Protocol;
 
 /// Encodes the request.
 pub(crate) fn encode(req: &mut Request, ask: &Ask, body: OutBody) -> Prepared {

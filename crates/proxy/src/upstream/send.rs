@@ -18,7 +18,7 @@ use millpond_system::socket::More;
 use millpond_system::transport::Transport;
 
 use super::request::{OutBody, OutFraming, Prepared};
-use crate::client::body::Remains;
+use millpond_exchange::client::body::Remains;
 use millpond_wire::fastcgi::record;
 use millpond_wire::http1::chunked;
 

@@ -16,7 +16,7 @@ use super::pass_settings::PassSettings;
 use super::redirect::PassRedirectPolicy;
 use super::tunnel::TunnelPolicy;
 use super::uwsgi::UwsgiPolicy;
-use crate::scope::parts::{Part, Place};
+use millpond_exchange::scope::parts::{Part, Place};
 
 /// Settings of the way to upstreams.
 #[derive(Clone, Debug, Scope)]

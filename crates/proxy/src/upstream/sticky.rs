@@ -29,7 +29,7 @@ use millpond_system::cookie_time::cookie_time;
 
 use super::peer::Peer;
 use crate::request::Request;
-use crate::scope::build::Builder;
+use millpond_exchange::scope::build::Builder;
 
 /// Bytes of a zone that a session takes (nginx: about 8000 sessions in a megabyte).
 const SESSION_SIZE: u64 = 128;

@@ -29,14 +29,14 @@ use super::next::NextCause;
 use super::pass;
 use super::pass_settings::PassSettings;
 use super::request::{OutBody, OutFraming, Prepared};
-use crate::failure::UpstreamFailure;
-use crate::protocol::Protocol;
 use crate::request::Request;
-use crate::scope::block::{Draft, Pass, Row};
-use crate::scope::build::Builder;
-use crate::scope::parts::{Part, Place};
-use crate::settings::level::Closing;
 use crate::upstream::settings::UpstreamSettings;
+use millpond_exchange::failure::UpstreamFailure;
+use millpond_exchange::protocol::Protocol;
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::scope::parts::{Part, Place};
+use millpond_exchange::settings::level::Closing;
 
 /// The row.
 pub const ROWS: &[Row] = &[Row {

@@ -17,10 +17,10 @@ use bytes::{BufMut, BytesMut};
 use super::ask::Ask;
 use super::params;
 use super::request::{OutBody, OutFraming, Prepared};
-use crate::failure::Failure;
-use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::upstream::settings::UpstreamSettings;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::protocol::Protocol;
 
 /// Settings that only uwsgi applications have.
 #[derive(Clone, Debug, millpond_conf::Family)]

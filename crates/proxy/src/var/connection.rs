@@ -11,7 +11,7 @@ use millpond_system::clock;
 use super::Variable;
 use super::number::{write_millis, write_number};
 use crate::request::Request;
-use crate::stats::connections::ConnectionCount;
+use millpond_exchange::stats::connections::ConnectionCount;
 use millpond_wire::head::Version;
 use millpond_wire::http3;
 

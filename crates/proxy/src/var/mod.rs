@@ -30,8 +30,8 @@ use millpond_wire::header::Known;
 
 use crate::log::request_error;
 use crate::request::{Request, Value};
-use crate::scope::build::Builder;
-use crate::scope::parts::{Part, Place};
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::scope::parts::{Part, Place};
 
 /// The depth to which variables may use one another; deeper is a cycle (nginx: 100, but its frames
 /// are small).

@@ -9,7 +9,7 @@ use millpond_wire::header::Known;
 
 use super::{Variable, VariableFamily, WordVariable};
 use crate::request::Request;
-use crate::trace::{Attempt, Freshness, asked};
+use millpond_exchange::trace::{Attempt, Freshness, asked};
 
 /// The variables that are one of a few words.
 pub const WORDS: &[WordVariable] = &[

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use millpond_proxy::stats::departed::NAMELESS;
+use millpond_exchange::stats::departed::NAMELESS;
 use millpond_store::Held;
 use serde::{Deserialize, Serialize};
 

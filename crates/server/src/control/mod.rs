@@ -22,10 +22,10 @@
 //!
 //! What it does not do: TCP, TLS, passwords.
 
+use millpond_exchange::settings::Conf;
+use millpond_exchange::settings::main::SocketPath;
+use millpond_exchange::worker::Shared;
 use millpond_proxy::cache::zones::Zones;
-use millpond_proxy::settings::Conf;
-use millpond_proxy::settings::main::SocketPath;
-use millpond_proxy::worker::Shared;
 use millpond_system::clock;
 use millpond_system::log::error::{self, Level};
 

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use millpond_proxy::stats::attempts::{Attempts, Reasons};
-use millpond_proxy::worker::Shared;
+use millpond_exchange::stats::attempts::{Attempts, Reasons};
+use millpond_exchange::worker::Shared;
 use rustix::process::{Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
 

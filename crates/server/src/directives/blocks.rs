@@ -4,21 +4,21 @@
 //! merged with those around it and the hooks of the families run (`settings/level.rs`).
 
 use std::collections::HashSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use millpond_conf::tree::Statement;
 use millpond_conf::{Contexts, code};
-use millpond_proxy::expression::{Case, Regex};
-use millpond_proxy::scope::block::{Draft, Pass, Row};
-use millpond_proxy::scope::build::Builder;
-use millpond_proxy::settings::Server;
-use millpond_proxy::settings::level::{self, Children, Hooks, Level, Levels};
-use millpond_proxy::settings::names::ServerName;
-use millpond_proxy::settings::tree::{AfterPrefix, LocationKind};
+use millpond_exchange::expression::{Case, Regex};
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::settings::Server;
+use millpond_exchange::settings::level::{self, Children, Hooks, Level, Levels};
+use millpond_exchange::settings::names::ServerName;
+use millpond_exchange::settings::tree::{AfterPrefix, LocationKind};
+use millpond_exchange::stats::status_zone::StatusZone;
 use millpond_proxy::site::SiteMemo;
-use millpond_proxy::stats::status_zone::StatusZone;
 use millpond_proxy::tls::acme;
-use millpond_proxy::tls::contexts::Encryption;
+use millpond_proxy::tls::contexts::LateEncryption;
 use millpond_proxy::upstream::tunnel;
 
 use super::listen::{ListenArgs, Listens, Names};
@@ -139,7 +139,7 @@ pub(super) fn read_server(builder: &mut Builder, statement: &Statement, context:
     let (levels, cx) = builder.with_cx::<Levels>();
     let (settings, mut parts) = levels.server(&hooks, cx);
     parts.put(SiteMemo::default());
-    parts.put(OnceLock::<Encryption>::new());
+    parts.put(LateEncryption::default());
     parts.put(order);
     if let Some(zone) = status_zone {
         parts.put(zone);

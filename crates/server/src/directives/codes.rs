@@ -3,7 +3,7 @@
 //! Those of the configuration language, those of this crate, and those of the lints.
 
 use millpond_conf::{Code, code};
-use millpond_proxy::scope::code::ALL;
+use millpond_exchange::scope::code::ALL;
 
 use crate::lint::LINTS;
 
@@ -22,7 +22,7 @@ pub fn find(name: &str) -> Option<&'static Code> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millpond_proxy::scope::code::UNKNOWN_ZONE;
+    use millpond_exchange::scope::code::UNKNOWN_ZONE;
 
     #[test]
     fn every_code_is_found_by_its_name_alone() {

@@ -5,8 +5,8 @@
 
 use millpond_conf::tree::Statement;
 use millpond_conf::{Contexts, code};
-use millpond_proxy::scope::block::{Draft, Pass, Row};
-use millpond_proxy::scope::build::Builder;
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
 
 /// Rows of this file.
 pub(crate) const ROWS: &[Row] = &[Row {

@@ -3,7 +3,15 @@
 //! A file of directives is named here once for each kind of thing that it brings. The settings of
 //! families stand in the tables of `settings`.
 
-use millpond_proxy::cache::zones::{LocationCache, Zones};
+use millpond_exchange::scope::block::Row;
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::scope::parts::{Part, Parts};
+use millpond_exchange::settings::level::{Hooks, keep};
+use millpond_exchange::settings::location::LocationSettings;
+use millpond_exchange::settings::room::Room;
+use millpond_exchange::stats;
+use millpond_exchange::stats::status_zone::{StatusZone, ZoneNames};
+use millpond_proxy::cache::zones::{LocationCaches, Zones};
 use millpond_proxy::conditional::not_modified::ConditionPolicy;
 use millpond_proxy::content::ContentHandler;
 use millpond_proxy::content::settings::ContentSettings;
@@ -15,13 +23,6 @@ use millpond_proxy::handler::settings::HandlerSettings;
 use millpond_proxy::handler::try_files::TryFiles;
 use millpond_proxy::log::settings::LogSettings;
 use millpond_proxy::rewrite::{RewritePolicy, Script};
-use millpond_proxy::scope::block::Row;
-use millpond_proxy::scope::build::Builder;
-use millpond_proxy::scope::parts::{Part, Parts};
-use millpond_proxy::settings::level::{Hooks, keep};
-use millpond_proxy::settings::location::LocationSettings;
-use millpond_proxy::settings::room::Room;
-use millpond_proxy::stats::status_zone::{StatusZone, ZoneNames};
 use millpond_proxy::subrequest::SubrequestPolicy;
 use millpond_proxy::tls::acme::Orders;
 use millpond_proxy::tls::settings::SslPolicy;
@@ -29,8 +30,7 @@ use millpond_proxy::upstream::groups::Groups;
 use millpond_proxy::upstream::settings::UpstreamSettings;
 use millpond_proxy::var::VariablePolicy;
 use millpond_proxy::{
-    cache, collector, content, filter, handler, log, map, otel, rewrite, stats, steps, tls,
-    upstream,
+    cache, collector, content, filter, handler, log, map, otel, rewrite, steps, tls, upstream,
 };
 
 use crate::handler::{api, dashboard, health, metrics};
@@ -110,7 +110,7 @@ pub(crate) const HOOKS: Hooks = Hooks {
     check: &[upstream::redirect::check, upstream::cookie::check],
     parts: &[
         keep::<ContentHandler>,
-        keep::<Vec<LocationCache>>,
+        keep::<LocationCaches>,
         keep::<Script>,
         keep::<StatusZone>,
         keep::<Texts>,

@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::{Contexts, Statement};
+use millpond_exchange::failure::Failure;
+use millpond_exchange::response::Response;
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
 use millpond_proxy::content::{ContentHandler, Explained, Handler};
-use millpond_proxy::failure::Failure;
 use millpond_proxy::phase::{Begun, Flow};
 use millpond_proxy::request::Request;
-use millpond_proxy::response::Response;
-use millpond_proxy::scope::block::{Draft, Pass, Row};
-use millpond_proxy::scope::build::Builder;
 use millpond_wire::header::Known;
 use millpond_wire::http1::Method;
 use tokio::sync::Semaphore;

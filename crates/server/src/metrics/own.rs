@@ -5,14 +5,14 @@
 //! cache looked at.
 
 use millpond_cache::encoding;
-use millpond_proxy::stats::STATUSES;
-use millpond_proxy::stats::connections::Happened;
-use millpond_proxy::stats::limit::{LimitCount, Outcome};
-use millpond_proxy::stats::peer::TimeCount;
-use millpond_proxy::stats::site::SiteCount;
-use millpond_proxy::stats::status_zone::ZoneCount;
-use millpond_proxy::stats::times::{AnswerTimes, ExchangeTimes, Histogram, RESULTS};
-use millpond_proxy::trace::Why;
+use millpond_exchange::stats::STATUSES;
+use millpond_exchange::stats::connections::Happened;
+use millpond_exchange::stats::limit::{LimitCount, Outcome};
+use millpond_exchange::stats::peer::TimeCount;
+use millpond_exchange::stats::site::SiteCount;
+use millpond_exchange::stats::status_zone::ZoneCount;
+use millpond_exchange::stats::times::{AnswerTimes, ExchangeTimes, Histogram, RESULTS};
+use millpond_exchange::trace::Why;
 use millpond_wire::http2::Flood;
 use millpond_wire::http3;
 
@@ -674,7 +674,7 @@ fn zones<N: Into<Option<u64>>>(facts: &Facts, out: &mut Samples<'_>, of: fn(&Zon
 
 fn zone_statuses(
     facts: &Facts,
-    mut add: impl FnMut(&[&str], &millpond_proxy::stats::cache_zone::ZoneStatusCount),
+    mut add: impl FnMut(&[&str], &millpond_exchange::stats::cache_zone::ZoneStatusCount),
 ) {
     for zone in &facts.zones {
         for (status, count) in zone.statuses.iter().filter(|(status, _)| *status != "-") {

@@ -7,10 +7,10 @@
 //!
 //! Sources: nginx-prometheus-exporter, collector/nginx_plus.go; NGINX Plus's manual of the API.
 
-use millpond_proxy::stats::Count;
-use millpond_proxy::stats::limit::{LimitCount, Outcome};
-use millpond_proxy::stats::responses::ResponseCount;
-use millpond_proxy::stats::status_zone::ZoneCount;
+use millpond_exchange::stats::Count;
+use millpond_exchange::stats::limit::{LimitCount, Outcome};
+use millpond_exchange::stats::responses::ResponseCount;
+use millpond_exchange::stats::status_zone::ZoneCount;
 
 use super::facts::{Facts, PEER_STATES, PeerFacts, ZoneFacts};
 use super::text::Samples;

@@ -3,8 +3,8 @@
 //! Names and labels are those of the page. An info is a gauge that is always 1.
 
 use bytes::Bytes;
+use millpond_exchange::stats::times::{BOUNDS_US, Histogram};
 use millpond_otlp::metric::{Labels, Metric as Record, Number as Value, Shape};
-use millpond_proxy::stats::times::{BOUNDS_US, Histogram};
 
 use super::facts::Facts;
 use super::text::{Number, Samples, seconds};

@@ -4,15 +4,15 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use millpond_conf::{LoadOptions, ParseContext, load_text};
-use millpond_proxy::provenance::Shares;
-use millpond_proxy::settings::Conf;
-use millpond_proxy::stats::Label;
-use millpond_proxy::stats::place::Place;
-use millpond_proxy::stats::site::{Answered, Sites};
-use millpond_proxy::stats::site_names::Claim;
-use millpond_proxy::stats::times::Timed;
-use millpond_proxy::trace::{Attempt, Why};
-use millpond_proxy::worker::Shared;
+use millpond_exchange::provenance::Shares;
+use millpond_exchange::settings::Conf;
+use millpond_exchange::stats::Label;
+use millpond_exchange::stats::place::Place;
+use millpond_exchange::stats::site::{Answered, Sites};
+use millpond_exchange::stats::site_names::Claim;
+use millpond_exchange::stats::times::Timed;
+use millpond_exchange::trace::{Attempt, Why};
+use millpond_exchange::worker::Shared;
 use millpond_system::clock;
 
 use super::facts::{Facts, top_sites};

@@ -12,7 +12,7 @@
 
 use std::fmt::Write as _;
 
-use millpond_proxy::stats::times::{BOUNDS_US, Histogram};
+use millpond_exchange::stats::times::{BOUNDS_US, Histogram};
 
 use super::points::Points;
 use super::{Kind, Metric};

@@ -6,9 +6,9 @@
 //!
 //! Source: nginx-module-vts, src/ngx_http_vhost_traffic_status_display_prometheus.h.
 
-use millpond_proxy::stats::peer::TimeCount;
-use millpond_proxy::stats::responses::ResponseCount;
-use millpond_proxy::stats::times::Histogram;
+use millpond_exchange::stats::peer::TimeCount;
+use millpond_exchange::stats::responses::ResponseCount;
+use millpond_exchange::stats::times::Histogram;
 
 use super::facts::{Facts, ZoneFacts};
 use super::plus::{answers, classes, written};

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use millpond_conf::Files;
-use millpond_proxy::stats::attempts::Reasons;
+use millpond_exchange::stats::attempts::Reasons;
 use millpond_system::log::error::{self, Level};
 use millpond_system::log::file;
 use millpond_system::root_helper;

@@ -22,14 +22,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use millpond_exchange::settings::Conf;
+use millpond_exchange::settings::listen::Carries;
+use millpond_exchange::worker::{Generation, Shared, Worker};
 use millpond_proxy::downstream::accepted;
 use millpond_proxy::downstream::listener::accept_loop;
 use millpond_proxy::downstream::quic::{self, QuicSocket};
 use millpond_proxy::log::access;
-use millpond_proxy::settings::Conf;
-use millpond_proxy::settings::listen::Carries;
 use millpond_proxy::upstream::{keepalive, refresh};
-use millpond_proxy::worker::{Generation, Shared, Worker};
 use millpond_stream::{packets, session};
 use millpond_system::clock;
 use millpond_system::log::error::{self, Level};

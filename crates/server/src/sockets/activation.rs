@@ -9,7 +9,7 @@
 
 use std::os::fd::RawFd;
 
-use millpond_proxy::settings::Conf;
+use millpond_exchange::settings::Conf;
 use millpond_system::log::error::{self, Level};
 
 use super::{Inherited, SocketFiles, inherited};

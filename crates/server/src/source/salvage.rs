@@ -23,8 +23,8 @@ use millpond_conf::code;
 use millpond_conf::source::Span;
 use millpond_conf::tree::{Statement, Tree, Word};
 use millpond_conf::{Diagnostic, Diagnostics, ParseContext, Severity, one_line};
-use millpond_proxy::scope::code::UNRESOLVED_HOST;
-use millpond_proxy::settings::Conf;
+use millpond_exchange::scope::code::UNRESOLVED_HOST;
+use millpond_exchange::settings::Conf;
 
 use super::ConfSource;
 use crate::directives::build;

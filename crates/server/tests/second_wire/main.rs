@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millpond_conf::{LoadOptions, ParseContext, load_text};
+use millpond_exchange::worker::{Generation, Shared, Worker};
 use millpond_proxy::cache::zones::Registry;
-use millpond_proxy::worker::{Generation, Shared, Worker};
 use millpond_server::directives;
 use millpond_testkit::{Answer as Answered, Framing, Gate, Origin};
 

@@ -28,11 +28,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
-use millpond_proxy::client::connection::Connection;
+use millpond_exchange::client::connection::Connection;
+use millpond_exchange::settings::listen::{Binding, Listen, ListenOptions};
+use millpond_exchange::worker::Generation;
 use millpond_proxy::downstream::listener::{PortUse, refuse};
 use millpond_proxy::downstream::quic;
-use millpond_proxy::settings::listen::{Binding, Listen, ListenOptions};
-use millpond_proxy::worker::Generation;
 use millpond_system::address::Address;
 use millpond_system::clock;
 use millpond_system::log::error::{self, Level, os_error};

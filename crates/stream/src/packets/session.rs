@@ -8,12 +8,12 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use millpond_exchange::settings::listen::Listen;
+use millpond_exchange::stats::connections::Counted;
+use millpond_exchange::worker::Member;
 use millpond_proxy::log::request_error;
 use millpond_proxy::request::Request;
 use millpond_proxy::request::state::Listener;
-use millpond_proxy::settings::listen::Listen;
-use millpond_proxy::stats::connections::Counted;
-use millpond_proxy::worker::Member;
 use millpond_system::address::Address;
 use millpond_system::datagram::DatagramSocket;
 use millpond_system::log::error::{Level, os_error};

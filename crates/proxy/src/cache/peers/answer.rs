@@ -26,10 +26,10 @@ use super::ask::host;
 use super::field::{self, Asked, NAME, Target, Told};
 use crate::cache::zones::ZoneOf;
 use crate::cache::{pass, zones};
-use crate::failure::Failure;
 use crate::phase::{Begun, Flow};
 use crate::request::Request;
 use crate::upstream::pass::PassTarget;
+use millpond_exchange::failure::Failure;
 
 /// Time for which an asked node waits until it has as much of the log as who asks: less than who
 /// asks waits for a sign of life.

@@ -38,8 +38,6 @@ use millpond_wire::http1::{Method, Version, encode};
 use super::LocationPeers;
 use super::field::{self, Asked, NAME, Target, Told};
 use crate::cache::{pass, zones};
-use crate::client::body::RequestBody;
-use crate::failure::Failure;
 use crate::log::request_error;
 use crate::request::Request;
 use crate::upstream::ask::{Ask, PeerAsk};
@@ -51,6 +49,8 @@ use crate::upstream::keepalive::Sharing;
 use crate::upstream::pass::{PassTarget, Resolved};
 use crate::upstream::peer::{Peer, PeerSettings};
 use crate::upstream::request::{OutBody, OutFraming, Prepared, is_condition};
+use millpond_exchange::client::body::RequestBody;
+use millpond_exchange::failure::Failure;
 
 /// An owner's answer.
 pub(in crate::cache) struct Given {

@@ -32,19 +32,21 @@ use millpond_conf::{Flags, OffOr, Span, Template};
 use millpond_wire::header::Known;
 
 use super::zones::LocationCache;
+use crate::cache::zones::LocationCaches;
 use crate::cache_settings::peers::PeersRule;
 use crate::content::ContentHandler;
 use crate::log::settings::LogSettings;
-use crate::protocol::Protocol;
-use crate::scope::parts::Parts;
-use crate::settings::Location;
-use crate::settings::level::{Closing, Due, DueFilters, Hooks, Levels};
-use crate::settings::location::LocationSettings;
-use crate::settings::tree::{LocationKind, LocationTree};
 use crate::upstream::http::SetHeader;
 use crate::upstream::pass::PassTarget;
+use crate::upstream::pass_settings::SettingsByProtocol as _;
 use crate::upstream::redirect::RedirectRule;
 use crate::upstream::settings::UpstreamSettings;
+use millpond_exchange::protocol::Protocol;
+use millpond_exchange::scope::parts::Parts;
+use millpond_exchange::settings::Location;
+use millpond_exchange::settings::level::{Closing, Due, DueFilters, Hooks, Levels};
+use millpond_exchange::settings::location::LocationSettings;
+use millpond_exchange::settings::tree::{LocationKind, LocationTree};
 
 /// Bytes of the head of an answer between nodes, beside what the origin's may have.
 const HEAD_EXTRA: u64 = 4096;
@@ -64,7 +66,7 @@ pub struct LocationPeers {
 
 /// Makes the peers of a location's caches.
 pub fn close(level: &mut Closing<'_>) {
-    let Some(mut caches) = level.draft.take::<Vec<LocationCache>>() else {
+    let Some(LocationCaches(mut caches)) = level.draft.take() else {
         return;
     };
     if let Some(handler) = level.draft.get::<ContentHandler>().cloned()
@@ -84,7 +86,7 @@ pub fn close(level: &mut Closing<'_>) {
             }
         }
     }
-    level.draft.put(caches);
+    level.draft.put(LocationCaches(caches));
 }
 
 /// Settings that a twin has of its location, whatever is asked.
@@ -147,7 +149,7 @@ fn answering(level: &mut Closing<'_>, cache: LocationCache, handler: ContentHand
         value,
     }));
     let mut twin = twin(level, settings);
-    twin.parts.put(vec![cache]);
+    twin.parts.put(LocationCaches(vec![cache]));
     twin.parts.put(handler);
     twin
 }

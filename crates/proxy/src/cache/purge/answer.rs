@@ -9,9 +9,9 @@ use millpond_fleet::node::Reach;
 use millpond_wire::header::Field;
 
 use super::order::Order;
-use crate::failure::Failure;
 use crate::request::Request;
-use crate::response::Response;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::response::Response;
 
 /// Style of the answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use crate::cache::zones::ZonesUsed;
 use crate::cache_settings::purge::PurgeLocation;
 use crate::content::{ContentHandler, Explained, Handler};
-use crate::failure::Failure;
 use crate::phase::{Begun, Flow};
-use crate::protocol::Protocol;
 use crate::request::Request;
-use crate::settings::level::Closing;
+use crate::upstream::pass_settings::SettingsByProtocol as _;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::protocol::Protocol;
+use millpond_exchange::settings::level::Closing;
 
 /// A location that does nothing else but to purge.
 #[derive(Debug)]

@@ -52,13 +52,14 @@ use super::pass::key;
 use crate::cache::zones;
 use crate::cache::zones::Zones;
 use crate::cache_settings::purge::{Form, PurgeLocation, Scope, Wider};
-use crate::failure::Failure;
 use crate::log::request_error;
-use crate::protocol::Protocol;
 use crate::request::Request;
-use crate::response::Response;
 use crate::site;
 use crate::upstream::pass::PassTarget;
+use crate::upstream::pass_settings::SettingsByProtocol as _;
+use millpond_exchange::failure::Failure;
+use millpond_exchange::protocol::Protocol;
+use millpond_exchange::response::Response;
 
 /// The longest part of a key in a log line; a line has room for little more.
 const LOGGED_LEN_MAX: usize = 1024;

@@ -12,13 +12,14 @@ use millpond_system::body::{Body, Piece};
 use millpond_system::clock;
 use millpond_system::socket::JOINED;
 
+use super::keep_alive;
 use super::writer::{Framing, Unsent};
 use crate::cache::loaded::ready_len;
-use crate::client::http1::Http1;
-use crate::client::send::{AnswerHead, BodyKind, SendLimits, SentBytes};
 use crate::downstream::respond;
 use crate::request::Request;
-use crate::response::Response;
+use millpond_exchange::client::http1::Http1;
+use millpond_exchange::client::send::{AnswerHead, BodyKind, SendLimits, SentBytes};
+use millpond_exchange::response::Response;
 use millpond_wire::header::Known;
 use millpond_wire::http1::{Version, encode};
 
@@ -76,7 +77,7 @@ enum FirstWrite<'a> {
 pub(crate) fn encode(http1: &Http1, req: &Request, response: &Response, kind: BodyKind) -> Encoded {
     let framing = framing(req, response, kind);
     let goes_on = http1.keep_alive.get()
-        && req.location.settings.keep_alive.allows(http1, req)
+        && keep_alive::allows(&req.location.settings.keep_alive, http1, req)
         && !response.delivery.must_close
         && framing != Framing::UntilClose;
     http1.keep_alive.set(goes_on);

@@ -8,12 +8,14 @@
 use std::time::Duration;
 
 use super::arrival::Idle;
-use crate::client::http1::Http1;
-use crate::client::http1::behind::Patience;
 use crate::downstream::serve::End;
-use crate::failure::ClientGone;
 use crate::request::Request;
-use crate::settings::clients::keep_alive::{DistrustedBrowser, KeepAlivePolicy, LingeringClose};
+use millpond_exchange::client::http1::Http1;
+use millpond_exchange::client::http1::behind::Patience;
+use millpond_exchange::failure::ClientGone;
+use millpond_exchange::settings::clients::keep_alive::{
+    DistrustedBrowser, KeepAlivePolicy, LingeringClose,
+};
 use millpond_system::clock::{self, Instant};
 use millpond_wire::header::Known;
 use millpond_wire::http1::Version;
@@ -33,43 +35,41 @@ pub(super) enum After {
     },
 }
 
-impl KeepAlivePolicy {
-    fn idle(&self, since: Option<Instant>) -> Idle {
-        Idle {
-            timeout: self.idle_timeout(),
-            min_timeout: self.min_timeout,
-            since,
-        }
+fn idle(policy: &KeepAlivePolicy, since: Option<Instant>) -> Idle {
+    Idle {
+        timeout: policy.idle_timeout(),
+        min_timeout: policy.min_timeout,
+        since,
     }
+}
 
-    /// True when the connection of `req` may serve another request under this policy.
-    pub(super) fn allows(&self, http1: &Http1, req: &Request) -> bool {
-        let connection = &http1.connection;
-        !self.idle_timeout().is_zero()
-            && connection.requests.get() < self.requests
-            && is_younger(connection.accepted, self.time, req.started)
-            && (!connection.generation.is_closing() || !self.min_timeout.is_zero())
-            && !http1.is_body_in_doubt()
-            && !self.distrusts(req)
-    }
+/// True when the connection of `req` may serve another request under this policy.
+pub(super) fn allows(policy: &KeepAlivePolicy, http1: &Http1, req: &Request) -> bool {
+    let connection = &http1.connection;
+    !policy.idle_timeout().is_zero()
+        && connection.requests.get() < policy.requests
+        && is_younger(connection.accepted, policy.time, req.started)
+        && (!connection.generation.is_closing() || !policy.min_timeout.is_zero())
+        && !http1.is_body_in_doubt()
+        && !distrusts(policy, req)
+}
 
-    fn distrusts(&self, req: &Request) -> bool {
-        let is_post = req.method == millpond_wire::http1::Method::Post;
-        let distrusts_msie = is_post && self.disable.contains(DistrustedBrowser::Msie6);
-        let distrusts_safari = self.disable.contains(DistrustedBrowser::Safari);
-        // Most requests are told without a look at who asks.
-        if !distrusts_msie && !distrusts_safari {
-            return false;
-        }
-        let Some(agent) = req.field(Known::UserAgent) else {
-            return false;
-        };
-        let has = |text: &[u8]| memchr::memmem::find(agent, text).is_some();
-        if has(b"MSIE ") && !has(b"Opera") {
-            return distrusts_msie && is_old_msie(agent);
-        }
-        distrusts_safari && has(b"Safari/") && has(b"Mac OS X") && !has(b"Chrome/")
+fn distrusts(policy: &KeepAlivePolicy, req: &Request) -> bool {
+    let is_post = req.method == millpond_wire::http1::Method::Post;
+    let distrusts_msie = is_post && policy.disable.contains(DistrustedBrowser::Msie6);
+    let distrusts_safari = policy.disable.contains(DistrustedBrowser::Safari);
+    // Most requests are told without a look at who asks.
+    if !distrusts_msie && !distrusts_safari {
+        return false;
     }
+    let Some(agent) = req.field(Known::UserAgent) else {
+        return false;
+    };
+    let has = |text: &[u8]| memchr::memmem::find(agent, text).is_some();
+    if has(b"MSIE ") && !has(b"Opera") {
+        return distrusts_msie && is_old_msie(agent);
+    }
+    distrusts_safari && has(b"Safari/") && has(b"Mac OS X") && !has(b"Chrome/")
 }
 
 /// True if a connection was not older than `time` when its request began.
@@ -107,7 +107,7 @@ pub(super) fn after_answer(http1: &Http1, req: &Request, end: End) -> Option<Aft
         };
     }
     if http1.keep_alive.get() {
-        return Some(After::NextRequest(policy.idle(req.sent.ended)));
+        return Some(After::NextRequest(idle(policy, req.sent.ended)));
     }
     Some(match policy.lingering_close {
         LingeringClose::Always => linger(req),
@@ -123,7 +123,7 @@ pub(super) async fn after_discard(http1: &Http1, req: &Request) -> After {
     let policy = &req.location.settings.keep_alive;
     match discard(http1, req, policy).await {
         // A wait after the answer is no part of the idle time.
-        Ok(()) => After::NextRequest(policy.idle(None)),
+        Ok(()) => After::NextRequest(idle(policy, None)),
         Err(_) => linger(req),
     }
 }
@@ -153,7 +153,7 @@ async fn discard(
     http1: &Http1,
     req: &Request,
     policy: &KeepAlivePolicy,
-) -> Result<(), crate::failure::Failure> {
+) -> Result<(), millpond_exchange::failure::Failure> {
     let end = clock::instant() + policy.lingering_time;
     while !http1.is_body_done() {
         if clock::instant() >= end {

@@ -28,16 +28,16 @@ use std::time::Duration;
 use self::arrival::{Arrival, Idle, read_head};
 use self::keep_alive::After;
 use super::serve::{self, Refusal, Served};
-use crate::client::Came;
-use crate::client::Client;
-use crate::client::carrier::linger;
-use crate::client::http1::Http1;
-use crate::client::http1::behind::Patience;
-use crate::client::wire::Wire;
-use crate::failure::ClientGone;
-use crate::settings::listen::Listen;
-use crate::stats::connections::Counted;
-use crate::worker::Member;
+use millpond_exchange::client::Came;
+use millpond_exchange::client::Client;
+use millpond_exchange::client::carrier::linger;
+use millpond_exchange::client::http1::Http1;
+use millpond_exchange::client::http1::behind::Patience;
+use millpond_exchange::client::wire::Wire;
+use millpond_exchange::failure::ClientGone;
+use millpond_exchange::settings::listen::Listen;
+use millpond_exchange::stats::connections::Counted;
+use millpond_exchange::worker::Member;
 use millpond_wire::http1::request::{self as head, Connect, Framing, RequestParser};
 
 /// Serves a connection to its end.

@@ -26,10 +26,12 @@ use millpond_system::transport::Transport;
 use smallvec::SmallVec;
 
 use crate::cache::loaded::{has_refused, in_memory, load, loaded_len, ready_len};
-use crate::client::Client;
-use crate::client::http1::Http1;
-use crate::client::send::{Outgoing, SendError, SendLimits, SentBytes, Trailers, rate_allowance};
-use crate::failure::ClientGone;
+use millpond_exchange::client::Client;
+use millpond_exchange::client::http1::Http1;
+use millpond_exchange::client::send::{
+    Outgoing, SendError, SendLimits, SentBytes, Trailers, rate_allowance,
+};
+use millpond_exchange::failure::ClientGone;
 use millpond_wire::header::Fields;
 use millpond_wire::http1::chunked;
 

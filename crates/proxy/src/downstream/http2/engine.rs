@@ -7,9 +7,9 @@ use bytes::Bytes;
 use millpond_wire::header::Fields;
 use millpond_wire::http2::{Code, Connection, End, Fault};
 
-use crate::client::send::AnswerHead;
-use crate::client::wire::Broken;
 use crate::downstream::lanes::{self, Engine, head};
+use millpond_exchange::client::send::AnswerHead;
+use millpond_exchange::client::wire::Broken;
 
 impl Engine for Connection {
     type Id = u32;

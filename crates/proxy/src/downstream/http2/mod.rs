@@ -24,10 +24,10 @@ use millpond_wire::http2;
 
 use self::session::{Ended, Session};
 use super::lanes::Lanes;
-use crate::client::carrier::{Carrier, linger};
-use crate::settings::clients::keep_alive::LingeringClose;
-use crate::settings::listen::Listen;
-use crate::worker::Member;
+use millpond_exchange::client::carrier::{Carrier, linger};
+use millpond_exchange::settings::clients::keep_alive::LingeringClose;
+use millpond_exchange::settings::listen::Listen;
+use millpond_exchange::worker::Member;
 
 /// The part of a connection that its exchanges share.
 type Http2 = Lanes<http2::Connection>;

@@ -35,21 +35,21 @@ use millpond_wire::head::{Refused, RequestHead};
 use millpond_wire::http2::{self, BodyLength, Code, Event, Farewell, Fault, GivenUp, Gone, Role};
 
 use super::Http2;
-use crate::client::Came;
-use crate::client::Client;
-use crate::client::body::RequestBody;
-use crate::client::carrier::{CLOSING_GRACE, Carrier, LARGE_READ};
-use crate::client::wire::{Stream, Wire};
 use crate::downstream::lanes::exchanges::{Begun, Exchanges};
 use crate::downstream::lanes::lane::{self, Rest};
 use crate::downstream::serve::Refusal;
-use crate::failure::ClientGone;
 use crate::log::request_error;
-use crate::settings::Server;
-use crate::settings::listen::Listen;
-use crate::stats::connections::{ConnectionShard, Counted, Happened};
 use crate::websocket;
-use crate::worker::Member;
+use millpond_exchange::client::Came;
+use millpond_exchange::client::Client;
+use millpond_exchange::client::body::RequestBody;
+use millpond_exchange::client::carrier::{CLOSING_GRACE, Carrier, LARGE_READ};
+use millpond_exchange::client::wire::{Stream, Wire};
+use millpond_exchange::failure::ClientGone;
+use millpond_exchange::settings::Server;
+use millpond_exchange::settings::listen::Listen;
+use millpond_exchange::stats::connections::{ConnectionShard, Counted, Happened};
+use millpond_exchange::worker::Member;
 
 /// Bytes that are written at once: some records of TLS.
 const WRITE: usize = 64 * 1024;

@@ -25,8 +25,8 @@ use self::early::Early;
 use self::session::Session;
 use super::lanes::Lanes;
 use super::quic::carrier::QuicCarrier;
-use crate::settings::listen::Listen;
-use crate::worker::Member;
+use millpond_exchange::settings::listen::Listen;
+use millpond_exchange::worker::Member;
 
 /// The part of a connection that its exchanges share.
 type Http3 = Lanes<http3::Connection>;

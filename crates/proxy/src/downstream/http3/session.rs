@@ -37,21 +37,21 @@ use quinn_proto::Dir;
 
 use super::Http3;
 use super::early::{Early, may_be_early};
-use crate::client::Came;
-use crate::client::Client;
-use crate::client::body::RequestBody;
-use crate::client::carrier::CLOSING_GRACE;
-use crate::client::wire::{Stream, Wire};
 use crate::downstream::lanes::exchanges::{Begun, Exchanges};
 use crate::downstream::lanes::lane::{self, Rest};
 use crate::downstream::quic::carrier::{Lost, QuicCarrier, Read, StreamEvent};
 use crate::downstream::serve::Refusal;
 use crate::log::request_error;
-use crate::settings::Server;
-use crate::settings::listen::Listen;
-use crate::stats::connections::{ConnectionShard, Counted, Happened};
 use crate::websocket;
-use crate::worker::Member;
+use millpond_exchange::client::Came;
+use millpond_exchange::client::Client;
+use millpond_exchange::client::body::RequestBody;
+use millpond_exchange::client::carrier::CLOSING_GRACE;
+use millpond_exchange::client::wire::{Stream, Wire};
+use millpond_exchange::settings::Server;
+use millpond_exchange::settings::listen::Listen;
+use millpond_exchange::stats::connections::{ConnectionShard, Counted, Happened};
+use millpond_exchange::worker::Member;
 
 /// Bytes that are read of a stream at once (arbitrary: some packets).
 const READ: usize = 16 * 1024;

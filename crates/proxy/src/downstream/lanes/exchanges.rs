@@ -16,11 +16,11 @@ use tokio::task::JoinSet;
 
 use super::lane::Lane;
 use super::{Engine, Lanes};
-use crate::client::Came;
-use crate::client::Client;
-use crate::client::body::RequestBody;
 use crate::downstream::serve::{self, Refusal};
-use crate::settings::listen::Listen;
+use millpond_exchange::client::Came;
+use millpond_exchange::client::Client;
+use millpond_exchange::client::body::RequestBody;
+use millpond_exchange::settings::listen::Listen;
 
 /// A request that has come.
 pub(in crate::downstream) struct Begun {

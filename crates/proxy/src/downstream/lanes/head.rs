@@ -7,7 +7,7 @@ use millpond_system::clock;
 use millpond_wire::header::{Fields, Known};
 use millpond_wire::{http2, http3};
 
-use crate::client::send::AnswerHead;
+use millpond_exchange::client::send::AnswerHead;
 
 /// A protocol's writer of fields.
 pub(in crate::downstream) trait FieldWriter {

@@ -13,10 +13,10 @@ use millpond_wire::header::Fields;
 use smallvec::SmallVec;
 
 use super::{Engine, Lanes};
-use crate::client::send::AnswerHead;
-use crate::client::wire::{Broken, Stream};
-use crate::failure::{ClientGone, Failure};
-use crate::stats::connections::Happened;
+use millpond_exchange::client::send::AnswerHead;
+use millpond_exchange::client::wire::{Broken, Stream};
+use millpond_exchange::failure::{ClientGone, Failure};
+use millpond_exchange::stats::connections::Happened;
 
 /// Bytes of a body that may be on their way once somebody reads it (arbitrary: what the whole
 /// connection may have).

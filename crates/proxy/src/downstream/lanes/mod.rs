@@ -29,10 +29,10 @@ use bytes::Bytes;
 use millpond_wire::header::Fields;
 
 use self::lane::Lane;
-use crate::client::connection::Connection;
-use crate::client::send::{AnswerHead, BodyKind};
-use crate::client::wire::Broken;
-use crate::stats::connections::ConnectionShard;
+use millpond_exchange::client::connection::Connection;
+use millpond_exchange::client::send::{AnswerHead, BodyKind};
+use millpond_exchange::client::wire::Broken;
+use millpond_exchange::stats::connections::ConnectionShard;
 
 /// The machine of a protocol, as exchanges use it.
 pub(super) trait Engine: 'static {

@@ -26,13 +26,13 @@ use super::handshake;
 use super::link::Link;
 use super::qlog::{Folder, Record};
 use super::tokens::{self, UsedTokens};
-use crate::client::connection::Connection;
 use crate::downstream::encryption;
 use crate::downstream::quic::Directory;
-use crate::settings::Server;
-use crate::settings::listen::{Binding, Listen};
 use crate::tls::contexts::Encryption;
-use crate::worker::Generation;
+use millpond_exchange::client::connection::Connection;
+use millpond_exchange::settings::Server;
+use millpond_exchange::settings::listen::{Binding, Listen};
+use millpond_exchange::worker::Generation;
 
 /// Streams on which only the client sends: those that HTTP/3 has (nginx: 3).
 const UNI_STREAMS: u32 = 3;

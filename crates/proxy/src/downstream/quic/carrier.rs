@@ -20,7 +20,7 @@ use quinn_proto::{
 
 use super::canonical;
 use super::link::Link;
-use crate::client::connection::Connection;
+use millpond_exchange::client::connection::Connection;
 
 /// H3_NO_ERROR (RFC 9114 §8.1).
 pub(super) const NO_ERROR: u64 = 0x100;

@@ -25,7 +25,7 @@ use tokio::task::AbortHandle;
 use super::identifier::Owner;
 use super::kin::Kin;
 use super::tokens::UsedTokens;
-use crate::worker::Shared;
+use millpond_exchange::worker::Shared;
 
 /// Packets that wait for their endpoint (guessed: some batches).
 const HANDED_MOST: usize = 256;

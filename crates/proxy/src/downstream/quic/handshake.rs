@@ -18,15 +18,15 @@ use quinn_proto::{ConnectionError, Event};
 
 use super::carrier::{NO_ERROR, QuicCarrier};
 use super::link::Link;
-use crate::client::agreed::Agreed;
-use crate::client::connection::Connection;
 use crate::downstream::http3::early::Early;
 use crate::downstream::{encryption, http3};
 use crate::log::request_error;
-use crate::settings::listen::Listen;
-use crate::stats::connections::{Counted, Happened};
+use crate::tls::agreed;
 use crate::tls::contexts::Encryption;
-use crate::worker::Member;
+use millpond_exchange::client::connection::Connection;
+use millpond_exchange::settings::listen::Listen;
+use millpond_exchange::stats::connections::{Counted, Happened};
+use millpond_exchange::worker::Member;
 
 /// The alert for a client whose certificate could not be read: internal_error.
 const INTERNAL_ERROR: u8 = 80;
@@ -108,7 +108,7 @@ async fn begin(carrier: &QuicCarrier, listen: &Listen) -> Result<Option<Instant>
     };
     let facts = agreement.facts();
     let server = encryption::named(listen, facts.server_name);
-    let mut agreed = Box::new(Agreed::of(&facts, Arc::clone(server)));
+    let mut agreed = Box::new(agreed::of(&facts, Arc::clone(server)));
     let chain = facts.peer_certificates;
     let judged = encryption::check_status(connection, chain, &mut agreed);
     within(carrier, deadline, judged).await?;

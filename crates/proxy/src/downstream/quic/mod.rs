@@ -41,12 +41,12 @@ use quinn_proto::EndpointConfig;
 use self::admission::Admitting;
 use self::endpoint::{Endpoint, Post};
 use super::listener::PortUse;
-use crate::settings::listen::{Binding, ListenOptions};
 use crate::tls::contexts::Encryption;
-use crate::worker::parts::Kept;
-use crate::worker::parts::Part;
-use crate::worker::parts::Place;
-use crate::worker::{Generation, Worker};
+use millpond_exchange::settings::listen::{Binding, ListenOptions};
+use millpond_exchange::worker::parts::Kept;
+use millpond_exchange::worker::parts::Part;
+use millpond_exchange::worker::parts::Place;
+use millpond_exchange::worker::{Generation, Worker};
 
 pub use directory::Directory;
 pub(super) use endpoint::UnderWay;

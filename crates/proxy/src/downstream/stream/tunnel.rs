@@ -28,10 +28,10 @@ use millpond_system::socket::More;
 use millpond_system::timer::Timer;
 use millpond_system::transport::Transport;
 
-use crate::client::wire::{Broken, Stream, Wire};
 use crate::log::request_error;
 use crate::request::Request;
-use crate::response::{Switched, Tunnel};
+use millpond_exchange::client::wire::{Broken, Stream, Wire};
+use millpond_exchange::response::{Switched, Tunnel};
 
 /// Bytes asked of a socket at once (arbitrary: several segments).
 const READ_SIZE: usize = 16 * 1024;

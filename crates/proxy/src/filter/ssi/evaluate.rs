@@ -19,10 +19,10 @@ use millpond_system::log::error::Level;
 
 use super::command::{Fault, Interpreter};
 use super::memory::Memory;
-use crate::expression::{Case, Regex};
 use crate::log::request_error;
 use crate::request::Request;
 use crate::var;
+use millpond_exchange::expression::{Case, Regex};
 
 /// The longest value (arbitrary: far above `ssi_value_length` and the values of fields).
 const MAX_STRING: usize = 256 * 1024;

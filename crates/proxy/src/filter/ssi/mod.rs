@@ -34,9 +34,9 @@ use millpond_system::body::{Body, BodyError, BodyStream, Piece};
 
 use super::fragment::{Fragment, KeptFragment};
 use crate::request::Request;
-use crate::response::type_set::TypeSet;
-use crate::response::{DIGESTS, RangeRule, Response};
-use crate::settings::{Uses, level::Closing};
+use millpond_exchange::response::type_set::TypeSet;
+use millpond_exchange::response::{DIGESTS, RangeRule, Response};
+use millpond_exchange::settings::{Uses, level::Closing};
 
 use crate::filter::settings::FilterSettings;
 use command::{Interpreter, Outcome, Then};

@@ -33,9 +33,9 @@ use self::database::{Database, Fact};
 use super::Lookup;
 use crate::request::{Request, Value};
 use crate::rewrite::variable_name;
-use crate::scope::block::Draft;
-use crate::scope::build::Builder;
 use crate::var::{self, Definition};
+use millpond_exchange::scope::block::Draft;
+use millpond_exchange::scope::build::Builder;
 
 /// A variable of a database.
 #[derive(Debug)]

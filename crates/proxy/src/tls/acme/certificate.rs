@@ -10,13 +10,13 @@ use millpond_conf::{Contexts, Span, Statement};
 
 use super::issuer::DEFAULT;
 use super::{Order, Orders};
-use crate::scope::block::{Draft, Pass, Row};
-use crate::scope::build::Builder;
-use crate::scope::parts::{Part, Place};
-use crate::settings::Server;
-use crate::settings::listen::Binding;
-use crate::settings::names::ServerName;
 use crate::tls::settings::SslPolicy;
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::scope::parts::{Part, Place};
+use millpond_exchange::settings::Server;
+use millpond_exchange::settings::listen::Binding;
+use millpond_exchange::settings::names::ServerName;
 
 /// The rows of this file.
 pub const ROWS: &[Row] = &[Row {

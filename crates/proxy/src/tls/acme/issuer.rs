@@ -29,11 +29,11 @@ use millpond_tls::{ClientContext, ClientSettings, Sni};
 use zeroize::Zeroizing;
 
 use super::Orders;
-use crate::scope::block::{Draft, Pass, Row};
-use crate::scope::build::Builder;
-use crate::settings::declared::Declared;
-use crate::settings::location::LocationSettings;
 use crate::tls::files::Files;
+use millpond_exchange::scope::block::{Draft, Pass, Row};
+use millpond_exchange::scope::build::Builder;
+use millpond_exchange::settings::declared::Declared;
+use millpond_exchange::settings::location::LocationSettings;
 
 /// The rows of this file.
 pub const ROWS: &[Row] = &[

@@ -14,7 +14,7 @@ pub mod handshake;
 pub mod issuer;
 pub mod variables;
 
-use crate::scope::parts::{Part, Place};
+use millpond_exchange::scope::parts::{Part, Place};
 use std::sync::Arc;
 
 use millpond_acme::tend::Plan;

@@ -19,9 +19,9 @@ use super::super::request::OutBody;
 use super::carrier::Carrier;
 use super::upload::{Upload, Waits};
 use super::words;
-use crate::client::Client;
-use crate::client::wire::Wire;
-use crate::failure::Failure;
+use millpond_exchange::client::Client;
+use millpond_exchange::client::wire::Wire;
+use millpond_exchange::failure::Failure;
 
 /// A stream whose answer has begun.
 pub struct StreamBody {

@@ -26,7 +26,7 @@ use bytes::{Bytes, BytesMut};
 use millpond_wire::http2::{Event, Fault, Gone};
 
 use super::super::head::MAX_INTERIM;
-use crate::failure::UpstreamFailure;
+use millpond_exchange::failure::UpstreamFailure;
 
 /// Interim answers of one stream: whoever reads them bears one less.
 const INTERIM_MOST: u32 = MAX_INTERIM + 1;

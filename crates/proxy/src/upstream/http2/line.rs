@@ -35,7 +35,7 @@ use super::super::peer::Peer;
 use super::lanes::{End, Lanes};
 use super::lines::Wanted;
 use super::session::Session;
-use crate::worker::Generation;
+use millpond_exchange::worker::Generation;
 
 /// Bytes that are read at once (arbitrary: several frames).
 pub(super) const READ: usize = 64 * 1024;

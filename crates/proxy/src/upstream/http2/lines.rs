@@ -25,10 +25,10 @@ use super::super::group::Group;
 use super::super::peer::Peer;
 use super::lanes::End;
 use super::line::Line;
-use crate::failure::{UpstreamFailure, UpstreamKind};
-use crate::settings::Location;
 use crate::upstream::keepalive::IdlePeers;
-use crate::worker::Worker;
+use millpond_exchange::failure::{UpstreamFailure, UpstreamKind};
+use millpond_exchange::settings::Location;
+use millpond_exchange::worker::Worker;
 
 /// Lines that a request begins to get a place on one: a peer that goes away as soon as it is
 /// connected to, or bears no stream, would have it begin others for ever (arbitrary).

@@ -22,7 +22,7 @@ use super::super::exchange::{Fetched, Try};
 use super::carrier::Carrier;
 use super::line::LineStream;
 use super::lines::{self, Waited, Wanted};
-use crate::failure::UpstreamFailure;
+use millpond_exchange::failure::UpstreamFailure;
 
 /// Times that a request is asked again of a peer that goes away (arbitrary: each time on another
 /// line).

@@ -29,7 +29,7 @@ use super::carrier::Carrier;
 use super::request;
 use super::upload::{Upload, Waits};
 use super::words;
-use crate::failure::{UpstreamFailure, UpstreamKind};
+use millpond_exchange::failure::{UpstreamFailure, UpstreamKind};
 
 /// Step on the way to an answer's head.
 enum Step {

@@ -19,10 +19,10 @@ use millpond_system::body::Piece;
 use super::super::exchange::READY_MAX;
 use super::super::request::OutBody;
 use super::carrier::Carrier;
-use crate::client::Client;
-use crate::client::body::Remains;
-use crate::failure::Failure;
 use crate::request::Request;
+use millpond_exchange::client::Client;
+use millpond_exchange::client::body::Remains;
+use millpond_exchange::failure::Failure;
 
 /// The part of a body that has not gone to the engine.
 pub(super) enum Upload {

@@ -28,18 +28,18 @@ mod server;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use millpond_exchange::settings::Conf;
+use millpond_exchange::stats::cache_zone::ZoneStatusCount;
+use millpond_exchange::stats::connections::ConnectionCount;
+use millpond_exchange::stats::limit::LimitTally;
+use millpond_exchange::stats::resets::Bases;
+use millpond_exchange::stats::status_zone::ZoneNames;
+use millpond_exchange::worker::Shared;
 use millpond_proxy::cache::zones::Zones;
 use millpond_proxy::handler::limit_zone::LimitZones;
-use millpond_proxy::settings::Conf;
-use millpond_proxy::stats::cache_zone::ZoneStatusCount;
-use millpond_proxy::stats::connections::ConnectionCount;
-use millpond_proxy::stats::limit::LimitTally;
-use millpond_proxy::stats::resets::Bases;
-use millpond_proxy::stats::status_zone::ZoneNames;
 use millpond_proxy::upstream::group::Group;
 use millpond_proxy::upstream::groups::Groups;
 use millpond_proxy::upstream::peer;
-use millpond_proxy::worker::Shared;
 use millpond_system::clock;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -518,7 +518,7 @@ fn upstream(group: &Group) -> Upstream {
 fn peer(peer: &peer::Peer) -> Peer {
     let count = peer.tally().since_reset(clock::now_ms());
     let settings = &peer.settings;
-    let time = |time: &millpond_proxy::stats::peer::TimeCount| {
+    let time = |time: &millpond_exchange::stats::peer::TimeCount| {
         let average = u64::try_from(time.average.as_millis()).unwrap_or(u64::MAX);
         (time.count > 0).then_some(average)
     };

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use millpond_proxy::stats::cache_zone::ZoneStatusCount;
-use millpond_proxy::stats::limit::{LimitCount, Outcome};
-use millpond_proxy::stats::responses::ResponseCount;
-use millpond_proxy::stats::status_zone::ZoneCount;
+use millpond_exchange::stats::cache_zone::ZoneStatusCount;
+use millpond_exchange::stats::limit::{LimitCount, Outcome};
+use millpond_exchange::stats::responses::ResponseCount;
+use millpond_exchange::stats::status_zone::ZoneCount;
 use serde::Serialize;
 
 /// `/nginx`.

@@ -18,8 +18,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use millpond_proxy::settings::Conf;
-use millpond_proxy::worker::Shared;
+use millpond_exchange::settings::Conf;
+use millpond_exchange::worker::Shared;
 use millpond_system::clock;
 use tokio::sync::watch;
 

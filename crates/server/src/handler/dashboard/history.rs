@@ -13,9 +13,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use millpond_proxy::settings::Conf;
-use millpond_proxy::stats::STATUSES;
-use millpond_proxy::worker::Shared;
+use millpond_exchange::settings::Conf;
+use millpond_exchange::stats::STATUSES;
+use millpond_exchange::worker::Shared;
 use millpond_system::clock;
 use serde::Serialize;
 

@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use millpond_proxy::response::Response;
+use millpond_exchange::response::Response;
 use millpond_wire::base64;
 use millpond_wire::header::{Field, Known};
 use sha2::{Digest, Sha256};
