@@ -23,6 +23,7 @@ pub mod hpack;
 pub mod http2_client;
 pub mod http2_server;
 pub mod http3_server;
+pub mod jwt;
 pub mod memcached;
 pub mod mp4;
 pub mod pieces;

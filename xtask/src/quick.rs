@@ -169,6 +169,7 @@ const AREAS: &[Area] = &[
         crates: &[],
         tests: &[
             "access",
+            "auth_jwt",
             "auth_request",
             "limit",
             "secure_link_hmac",

@@ -35,13 +35,14 @@ enum Use {
 }
 
 /// The endings of directives that name a file which is read.
-const READ: [&str; 11] = [
+const READ: [&str; 12] = [
     "_certificate",
     "_certificate_key",
     "_client_certificate",
     "_creds",
     "_crl",
     "_host_key",
+    "_key_file",
     "_password_file",
     "_stapling_file",
     "_ticket_key",

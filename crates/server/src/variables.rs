@@ -16,6 +16,7 @@ pub(crate) const RECORDS: &Records = &Records {
 
 const PLAIN: &[&[Variable]] = &[
     handler::auth_basic::VARIABLES,
+    handler::auth_jwt::VARIABLES,
     handler::referer::VARIABLES,
     var::request::VARIABLES,
     var::request::PROCESS,
@@ -52,6 +53,7 @@ const COMPOSED: &[&[ComposedVariable]] = &[
 
 const FAMILIES: &[&[VariableFamily]] = &[
     var::request::FAMILIES,
+    handler::auth_jwt::FAMILIES,
     var::response::FAMILIES,
     var::upstream::FAMILIES,
     downstream::proxy_protocol::FAMILIES,

@@ -21,7 +21,7 @@ use millpond_wire::header::Known;
 use millpond_wire::http1::Method;
 
 use super::auth_basic::Checked;
-use super::{auth_basic, auth_request};
+use super::{auth_basic, auth_jwt, auth_request};
 use crate::content::ContentHandler;
 use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
@@ -219,6 +219,7 @@ pub fn is_due(req: &Request) -> bool {
 pub fn has_gate(settings: &LocationSettings) -> bool {
     !settings.of::<HandlerSettings>().access.rules.is_empty()
         || !settings.of::<HandlerSettings>().auth_basic.is_off()
+        || settings.of::<HandlerSettings>().auth_jwt.gate().is_some()
         || settings
             .of::<HandlerSettings>()
             .auth_request
@@ -250,6 +251,7 @@ async fn ask(req: &mut Request) -> Result<Flow, Failure> {
                 return Err(Failure::Status(403));
             }
             auth_basic::check(req).await?;
+            auth_jwt::check(req).await?;
             auth_request::check(req).await?;
             Ok(Flow::Next)
         }
@@ -263,9 +265,10 @@ async fn any_gate(req: &mut Request, by_address: Option<Verdict>) -> Result<Flow
         return Ok(Flow::Next);
     }
     let mut refused = by_address.map(|_| 403);
-    for gate in [Gate::Password, Gate::Request] {
+    for gate in [Gate::Password, Gate::Token, Gate::Request] {
         let checked = match gate {
             Gate::Password => auth_basic::check(req).await,
+            Gate::Token => auth_jwt::check(req).await,
             Gate::Request => auth_request::check(req).await,
         };
         match checked {
@@ -319,7 +322,10 @@ pub fn foresee(req: &mut Request) -> Foreseen {
         )),
     }
     let password = auth_basic::foresee(req);
-    notes.extend(password.note());
+    let words = ["a name and a password", "the name and the password"];
+    notes.extend(password.note("auth_basic", words));
+    let token = auth_jwt::foresee(req);
+    notes.extend(token.note("auth_jwt", ["a token", "the token"]));
     let asks = settings
         .of::<HandlerSettings>()
         .auth_request
@@ -330,12 +336,13 @@ pub fn foresee(req: &mut Request) -> Foreseen {
         notes.push("\"auth_request\" decides when the request is made".to_string());
     }
     let denied = (by_address == Some(Verdict::Deny)).then_some(403);
-    let lacking = password.is_refused().then_some(401);
+    let lacks = password.is_refused() || token.is_refused();
+    let lacking = lacks.then_some(401);
     let refused = match settings.of::<HandlerSettings>().satisfy.satisfy {
         Satisfy::All => denied.or(lacking),
         Satisfy::Any if by_address == Some(Verdict::Allow) || asks => None,
-        // A password that is there may open it.
-        Satisfy::Any if password.is_undecided() => None,
+        // A password or a token that is there may open it.
+        Satisfy::Any if password.is_undecided() || token.is_undecided() => None,
         Satisfy::Any => lacking.or(denied),
     };
     if settings.of::<HandlerSettings>().satisfy.satisfy == Satisfy::Any && notes.len() > 1 {
@@ -348,6 +355,7 @@ pub fn foresee(req: &mut Request) -> Foreseen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gate {
     Password,
+    Token,
     Request,
 }
 

@@ -136,7 +136,7 @@ pub(crate) async fn check(req: &mut Request) -> Result<Checked, Failure> {
         request_error::write(req, Level::Error, message);
         return Err(refuse(req, &realm));
     }
-    let path = path(req, file);
+    let path = file.path(req);
     let job_path = path.clone();
     // INVARIANT 1.
     let Some(place) = req.worker().shared.guests.of::<HashPlaces>().enter().await else {
@@ -190,17 +190,16 @@ impl Foreseen {
         matches!(self, Foreseen::Given(_))
     }
 
-    /// The foreseen answer in words for people.
-    pub(crate) fn note(&self) -> Option<String> {
+    /// The foreseen answer in words for people: the directive, and what it asks for.
+    pub(crate) fn note(&self, directive: &str, what: [&str; 2]) -> Option<String> {
+        let [one, known] = what;
         match self {
             Foreseen::Off => None,
             Foreseen::Lacking(realm) => Some(format!(
-                "\"auth_basic\" wants a name and a password for \"{realm}\", and the request has \
-                 none (401)"
+                "\"{directive}\" wants {one} for \"{realm}\", and the request has none (401)"
             )),
             Foreseen::Given(realm) => Some(format!(
-                "\"auth_basic\" checks the name and the password for \"{realm}\" when the request \
-                 is made"
+                "\"{directive}\" checks {known} for \"{realm}\" when the request is made"
             )),
         }
     }
@@ -255,7 +254,7 @@ fn refuse(req: &mut Request, realm: &[u8]) -> Failure {
 /// The words in which a client is asked who it is.
 pub(crate) struct Asked {
     /// The field with what the client says.
-    credentials: Known,
+    pub(crate) credentials: Known,
     /// The field with what it is asked for.
     pub(crate) challenge: Known,
     /// The status of the question.
@@ -280,10 +279,13 @@ impl Asked {
     }
 }
 
-fn path(req: &mut Request, file: &UserFile) -> PathBuf {
-    use std::os::unix::ffi::OsStrExt;
-    let path = req.eval(&file.path);
-    file.start.join(std::ffi::OsStr::from_bytes(&path))
+impl UserFile {
+    /// The path for a request.
+    pub(crate) fn path(&self, req: &mut Request) -> PathBuf {
+        use std::os::unix::ffi::OsStrExt;
+        let path = req.eval(&self.path);
+        self.start.join(std::ffi::OsStr::from_bytes(&path))
+    }
 }
 
 fn unreadable(req: &Request, path: &Path, failure: &std::io::Error) -> Failure {

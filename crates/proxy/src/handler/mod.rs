@@ -7,6 +7,7 @@
 pub mod access;
 pub(crate) mod acme_challenge;
 pub mod auth_basic;
+pub mod auth_jwt;
 pub mod auth_request;
 pub(crate) mod autoindex;
 pub mod empty_gif;

@@ -7,6 +7,7 @@ use millpond_conf::Scope;
 
 use super::access::{AddressRules, SatisfyPolicy};
 use super::auth_basic::AuthBasicPolicy;
+use super::auth_jwt::AuthJwtPolicy;
 use super::auth_request::AuthRequestPolicy;
 use super::autoindex::AutoIndexPolicy;
 use super::index::IndexPolicy;
@@ -60,6 +61,8 @@ pub struct HandlerSettings {
     pub post_action: PostActionPolicy,
     /// Names and passwords.
     pub auth_basic: AuthBasicPolicy,
+    /// Signed tokens.
+    pub auth_jwt: AuthJwtPolicy,
 }
 
 impl Part for HandlerSettings {

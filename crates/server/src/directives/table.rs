@@ -135,6 +135,7 @@ pub(crate) const HOOKS: Hooks = Hooks {
         filter::ssi::close,
         handler::realip::close,
         handler::auth_request::close,
+        handler::auth_jwt::close,
         cache::zones::close,
         cache::peers::close,
         filter::sub::close,

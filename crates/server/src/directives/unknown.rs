@@ -322,11 +322,6 @@ pub(crate) const MODULES: &[Module] = &[
     ),
     row(
         "NGINX Plus",
-        "auth_jwt auth_jwt_*",
-        "\"auth_request\" asks a server",
-    ),
-    row(
-        "NGINX Plus",
         "auth_oidc auth_oidc_* oidc_provider",
         "\"auth_request\" asks a server",
     ),
@@ -419,7 +414,7 @@ mod tests {
             ("upload_progress", "nginx-upload-progress-module"),
             ("nchan_publisher", "Nchan"),
             ("rtmp", "nginx-rtmp-module"),
-            ("auth_jwt", "NGINX Plus"),
+            ("auth_oidc", "NGINX Plus"),
             ("health_check", "NGINX Plus"),
             ("zone_sync_server", "NGINX Plus"),
         ] {

@@ -20,7 +20,7 @@ pub(super) const OPEN_TO_EVERYBODY: Code = Code {
 };
 
 /// Directives that say who may.
-const GATES: [&str; 4] = ["allow", "deny", "auth_basic", "auth_request"];
+const GATES: [&str; 5] = ["allow", "deny", "auth_basic", "auth_jwt", "auth_request"];
 
 pub(super) fn open_to_everybody(blocks: &Blocks<'_>, findings: &mut Findings<'_>) {
     for view in blocks.views() {
