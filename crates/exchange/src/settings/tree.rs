@@ -73,7 +73,7 @@ pub enum Found<'t> {
 }
 
 /// The captures of the expressions that matched on the way, in order: the request's own from then
-/// on ([`Regex::keep`]).
+/// on.
 pub type Captured = Vec<(Arc<Regex>, Captures)>;
 
 /// The result of the search of one level.
