@@ -31,10 +31,8 @@ pub(crate) fn begin<'a>(
     location: &Location,
     target: &Arc<PassTarget>,
 ) -> Result<Begun<'a>, Failure> {
-    match target.protocol {
-        Protocol::Memcached => return memcached::begin(req, target),
-        Protocol::Tunnel if req.method != Method::Connect => return Err(Failure::Status(405)),
-        _ => {}
+    if target.protocol == Protocol::Memcached {
+        return memcached::begin(req, target);
     }
     cdn_loop::check(req, target.protocol)?;
     if let Some(response) = max_forwards::answer(req, target.protocol) {
@@ -96,6 +94,9 @@ async fn run_uncached(
     req: &mut Request,
     target: &Arc<PassTarget>,
 ) -> Result<Box<Response>, Failure> {
+    if target.protocol == Protocol::Tunnel && req.method != Method::Connect {
+        return Err(Failure::Status(405));
+    }
     let location = Arc::clone(&req.location);
     let tries_before = status_header::tries(req);
     let has_cache = zones::of_location(&location, target.protocol).is_some();
