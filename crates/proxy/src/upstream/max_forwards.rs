@@ -21,8 +21,11 @@ const FIELD: &[u8] = b"max-forwards";
 
 /// The answer of this server to a request that may go no further.
 pub(crate) fn answer(req: &Request, protocol: Protocol) -> Option<Response> {
+    if req.method != Method::Options {
+        return None;
+    }
     let rules = req.location.settings.pass(protocol).conformance.rules;
-    if req.method != Method::Options || rules != Conformance::Rfc9111 {
+    if rules != Conformance::Rfc9111 {
         return None;
     }
     // RFC 9110 §9.3.7: an answer without content says so by its length.
