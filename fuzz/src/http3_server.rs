@@ -69,7 +69,9 @@ fn serve(how: u8, mut rest: &[u8], step: usize) -> Told {
     let mut told = Told::default();
     let mut sink = Sink::default();
     let now = Duration::ZERO;
-    STREAMS.iter().for_each(|stream| server.opened(*stream, now));
+    STREAMS
+        .iter()
+        .for_each(|stream| server.opened(*stream, now));
     while let [which, len, after @ ..] = rest {
         let stream = STREAMS[usize::from(*which) % STREAMS.len()];
         let (part, after) = after.split_at(usize::from(*len & 0x7f).min(after.len()));

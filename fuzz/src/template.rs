@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use millpond_conf::{LoadOptions, ParseContext, Part, Span, Template, load_text};
-use millpond_server::directives;
+use millpond_exchange::settings::Conf;
 use millpond_proxy::request::Request;
 use millpond_proxy::route::target;
-use millpond_exchange::settings::Conf;
+use millpond_server::directives;
 use millpond_system::address::Address;
 use millpond_wire::http1::request::{Limits, Progress, RequestHead, RequestParser};
 use tokio::runtime::Runtime;

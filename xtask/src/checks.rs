@@ -34,6 +34,8 @@ pub(crate) fn run_all(args: &[String]) -> Result<Tally> {
     client_libraries::ensure(may_install);
     let mut sum = Tally::default();
     sum += check("fmt", workspace::cargo(&["fmt", "--all", "--check"]))?;
+    let of_fuzz = ["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"];
+    sum += check("fmt of fuzz", workspace::cargo(&of_fuzz))?;
     sum += check("clippy", clippy())?;
     sum += timed("tidy", || tidy::run(&[]))?;
     sum += check("build", build_binary())?;
