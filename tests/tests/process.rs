@@ -302,12 +302,12 @@ fn tests_of_configurations_speak_as_nginx_does() -> Result<()> {
         std::fs::read_to_string(&path)?
     );
     assert_eq!(String::from_utf8_lossy(&dumped.stdout), expected);
-    std::fs::write(&path, "events {} http { tunnel_pass a; stream_typo; }")?;
+    std::fs::write(&path, "events {} http { dav_methods PUT; stream_typo; }")?;
     let failed = run(&format!("-t {here}"))?;
     let said = stderr(&failed);
     assert!(!failed.status.success());
     assert!(
-        said.contains("directive \"tunnel_pass\" is not supported"),
+        said.contains("directive \"dav_methods\" is not supported"),
         "{said}"
     );
     assert!(said.contains("unknown directive \"stream_typo\""), "{said}");
