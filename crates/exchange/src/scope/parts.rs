@@ -75,11 +75,13 @@ pub enum Place {
     Orders,
     /// The tables of `charset_map`.
     CharsetMaps,
+    /// The logs of a block whose servers have others.
+    BlockLogs,
 }
 
 impl Place {
     /// The count of places.
-    const COUNT: usize = Place::CharsetMaps as usize + 1;
+    const COUNT: usize = Place::BlockLogs as usize + 1;
 }
 
 /// At most one value for each place.

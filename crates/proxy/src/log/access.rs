@@ -16,6 +16,7 @@ use super::line::{self, RequestLog};
 use crate::log::format::Logs;
 use crate::log::settings::LogSettings;
 use crate::request::Request;
+use millpond_exchange::scope::parts::{Part, Place};
 use millpond_exchange::settings::level::Closing;
 
 /// The log of requests whose blocks name none.
@@ -84,6 +85,14 @@ pub fn complete(level: &mut Closing<'_>) {
     let found = policy.logs.iter().filter_map(OffOr::on);
     let (logs, cx) = level.builder.with_cx::<Logs>();
     line::complete(found.map(|AccessLog(log)| log), logs, cx);
+}
+
+/// The logs of a block itself: a configuration keeps them, so that their files are opened although
+/// each server has others.
+pub struct BlockLogs(pub AccessLogPolicy);
+
+impl Part for BlockLogs {
+    const PLACE: Place = Place::BlockLogs;
 }
 
 /// Writes the request's lines.

@@ -20,7 +20,6 @@ use millpond_conf::tree::Statement;
 use millpond_conf::{Contexts, ParseContext, Part, Span, Template, Words};
 use millpond_system::log::buffer::Buffering;
 
-use super::access::AccessLogPolicy;
 use crate::request::Request;
 use millpond_exchange::scope::block::{Draft, Pass, Row};
 use millpond_exchange::scope::build::Builder;
@@ -85,8 +84,6 @@ pub struct Logs {
     pub formats: HashMap<String, Arc<LogFormat>>,
     /// Buffered files, which must be buffered in one way.
     pub buffered: HashMap<PathBuf, Buffering>,
-    /// The logs of the block itself: their files are opened although each server has others.
-    pub block: Option<AccessLogPolicy>,
     /// Places where formats are named that nobody has declared; each is reported once.
     pub unknown: HashSet<Span>,
 }

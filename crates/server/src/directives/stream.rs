@@ -19,7 +19,7 @@ use millpond_exchange::settings::main::MainSettings;
 use millpond_exchange::settings::{Conf, Uses};
 use millpond_proxy::handler;
 use millpond_proxy::log;
-use millpond_proxy::log::format::Logs;
+use millpond_proxy::log::access::BlockLogs;
 use millpond_proxy::map;
 use millpond_proxy::tls;
 use millpond_proxy::upstream;
@@ -167,22 +167,28 @@ fn read(cx: ParseContext, statement: &Statement) -> (Read, ParseContext) {
     let mut draft = Draft::new(Contexts::STREAM, statement.span);
     builder.walk(statement.body.as_deref().unwrap_or_default(), &mut draft);
     let levels: Levels = builder.take();
+    let mut logs = None;
     if let Some(level) = levels.0.last() {
         let settings = levels.location(&HOOKS, &mut builder.cx);
         level::check(&mut builder, level, &draft);
         upstream::declare::settle(&mut builder, &settings);
         upstream::declare::check_zones(&mut builder, &settings);
-        builder.of::<Logs>().block = Some(settings.of::<LogSettings>().access_log.clone());
+        logs = Some(settings.of::<LogSettings>().access_log.clone());
     }
     let blocks: Blocks = builder.take();
     let bindings = listen::bindings(&mut builder.cx, &blocks.servers, Carries::Sessions);
     tls::contexts::prepare(&mut builder, &bindings);
     handler::limit_zone::check_uses(&mut builder);
     let variables = super::variables(&mut builder, RECORDS);
+    let variable_count = variables.len();
+    let mut parts = super::parts(&mut builder, variables);
+    if let Some(logs) = logs {
+        parts.put(BlockLogs(logs));
+    }
     let read = Read {
         bindings,
-        variable_count: variables.len(),
-        parts: super::parts(&mut builder, variables),
+        variable_count,
+        parts,
         declared: builder.take(),
         uses: builder.take(),
     };
