@@ -84,7 +84,7 @@ pub struct TracePolicy {
 pub struct SpanAttribute {
     /// The attribute.
     pub name: String,
-    /// Its value.
+    /// The value, with variables.
     pub value: Template,
 }
 

@@ -103,7 +103,7 @@ pub struct ChildPlace {
 /// A span inside of a request's; it ends when it is dropped.
 #[derive(Debug)]
 pub struct Child {
-    /// Its ids.
+    /// The ids of the span.
     pub place: ChildPlace,
     /// The list of `tracestate`.
     pub state: Bytes,
