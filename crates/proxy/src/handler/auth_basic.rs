@@ -241,27 +241,38 @@ pub(crate) async fn delay_refusal(req: &Request) -> Result<(), Failure> {
 }
 
 fn refuse(req: &mut Request, realm: &[u8]) -> Failure {
-    let mut challenge = Vec::with_capacity(realm.len() + 16);
-    challenge.extend_from_slice(b"Basic realm=\"");
-    challenge.extend_from_slice(realm);
-    challenge.push(b'"');
-    let asked = Asked::by(req);
-    req.answer_fields
-        .set(asked.challenge, Bytes::from(challenge));
-    Failure::Status(asked.status)
+    let challenge = [b"Basic realm=\"", realm, b"\""].concat();
+    Asked::by(req).refuse(req, challenge)
 }
 
 /// The words in which a client is asked who it is.
 pub(crate) struct Asked {
     /// The field with what the client says.
-    pub(crate) credentials: Known,
+    credentials: Known,
     /// The field with what it is asked for.
-    pub(crate) challenge: Known,
+    challenge: Known,
     /// The status of the question.
-    pub(crate) status: u16,
+    status: u16,
 }
 
 impl Asked {
+    /// Refuses a request, with a challenge.
+    pub(crate) fn refuse(&self, req: &mut Request, challenge: Vec<u8>) -> Failure {
+        req.answer_fields
+            .set(self.challenge, Bytes::from(challenge));
+        Failure::Status(self.status)
+    }
+
+    /// The credentials of a scheme, if the client sent such.
+    pub(crate) fn credentials<'r>(&self, req: &'r Request, scheme: &str) -> Option<&'r [u8]> {
+        let field = req.field(self.credentials)?;
+        let (given, rest) = field.split_at_checked(scheme.len())?;
+        let is_meant = given.eq_ignore_ascii_case(scheme.as_bytes());
+        rest.strip_prefix(b" ")
+            .filter(|_| is_meant)
+            .map(<[u8]>::trim_ascii)
+    }
+
     /// Those of a proxy for a tunnel (RFC 9110 §11.7), else those of an origin.
     pub(crate) fn by(req: &Request) -> Asked {
         if req.method == Method::Connect {
@@ -327,12 +338,8 @@ fn find(text: &[u8], user: &[u8], secret: &[u8]) -> Found {
 /// The name and the password of the request's Authorization field, or of a CONNECT's
 /// Proxy-Authorization.
 pub(crate) fn credentials(req: &Request) -> Option<(Vec<u8>, Vec<u8>)> {
-    let field = req.field(Asked::by(req).credentials)?;
-    let (scheme, rest) = field.split_at_checked(b"Basic ".len())?;
-    if !scheme.eq_ignore_ascii_case(b"Basic ") {
-        return None;
-    }
-    let decoded = base64::decode(rest.trim_ascii())?;
+    let given = Asked::by(req).credentials(req, "Basic")?;
+    let decoded = base64::decode(given)?;
     let colon = memchr::memchr(b':', &decoded)?;
     let password = decoded.get(colon + 1..)?.to_vec();
     let user = decoded.get(..colon).filter(|user| !user.is_empty())?;

@@ -283,11 +283,8 @@ fn given(req: &mut Request, gate: &JwtGate) -> Option<Bytes> {
     if let Some(token) = &gate.token {
         return Some(req.eval(token)).filter(|token| !token.is_empty());
     }
-    let field = req.field(Asked::by(req).credentials)?;
-    let (scheme, rest) = field.split_at_checked(b"Bearer ".len())?;
-    let token = rest.trim_ascii();
-    let is_one = scheme.eq_ignore_ascii_case(b"Bearer ") && !token.is_empty();
-    is_one.then(|| Bytes::copy_from_slice(token))
+    let token = Asked::by(req).credentials(req, "Bearer")?;
+    (!token.is_empty()).then(|| Bytes::copy_from_slice(token))
 }
 
 /// Verifies signature and times; an outer error means that there are no keys (INVARIANT 2).
@@ -363,10 +360,7 @@ fn refuse(req: &mut Request, realm: &[u8], error: Option<&str>) -> Failure {
     if let Some(error) = error {
         challenge.extend_from_slice(format!(",error=\"{error}\"").as_bytes());
     }
-    let asked = Asked::by(req);
-    req.answer_fields
-        .set(asked.challenge, Bytes::from(challenge));
-    Failure::Status(asked.status)
+    Asked::by(req).refuse(req, challenge)
 }
 
 /// The foreseen answer of the gate of a request's location, before a token is verified.
@@ -404,19 +398,20 @@ pub const FAMILIES: &[VariableFamily] = &[
         prefix: "jwt_claim_",
         doc: "The claim of a verified token (`auth_jwt`), whatever the case of its name; the \
               elements of a list have commas between them.",
-        write: |req, name, out| write_member(req, |token| &token.claims, (name, out)),
+        write: |req, name, out| write_member(req, |token| &token.claims, name, out),
     },
     VariableFamily {
         prefix: "jwt_header_",
         doc: "The member of the header of a verified token (`auth_jwt`).",
-        write: |req, name, out| write_member(req, |token| &token.header, (name, out)),
+        write: |req, name, out| write_member(req, |token| &token.header, name, out),
     },
 ];
 
 fn write_member(
     req: &Request,
     members: impl Fn(&Token) -> &Map<String, Value>,
-    (name, out): (&[u8], &mut Vec<u8>),
+    name: &[u8],
+    out: &mut Vec<u8>,
 ) -> bool {
     let Some(Verified(token)) = req.notes.get() else {
         return false;

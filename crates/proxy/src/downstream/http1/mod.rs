@@ -126,10 +126,7 @@ impl Turns<'_> {
     async fn connect(&mut self, client: Rc<Client>, came: Came) -> After {
         self.http1.begin(&came.head, Framing::None);
         let served = serve::connect(client, self.listen, came).await;
-        match self.decide(&served) {
-            Some(after) => after,
-            None => self.discard(served).await,
-        }
+        self.end(served).await
     }
 
     /// Answers a head that could not be understood.
@@ -156,6 +153,11 @@ impl Turns<'_> {
 
     async fn answer_refused(&self, client: Rc<Client>, came: Came, refusal: Refusal) -> After {
         let served = serve::refuse(client, self.listen, came, refusal).await;
+        self.end(served).await
+    }
+
+    /// Decides how the connection goes on, when the rest of the request's body is read.
+    async fn end(&self, served: Served) -> After {
         match self.decide(&served) {
             Some(after) => after,
             None => self.discard(served).await,

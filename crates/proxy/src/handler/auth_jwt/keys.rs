@@ -58,7 +58,7 @@ impl KeySet {
     /// Reads a set; the error is for the log.
     ///
     /// # Errors
-    /// It is none, has too many keys, or none that could verify anything.
+    /// The text is none, has too many keys, or none that could verify anything.
     pub fn parse(text: &[u8]) -> Result<KeySet, String> {
         let members = json::object(text).ok_or("it is no JSON object with single members")?;
         let keys = members

@@ -5,7 +5,7 @@
 //! └──────────── what is signed ────────┘
 //! ```
 //!
-//! What comes out of here is believed only once [`super::keys`] has verified the signature.
+//! A parsed token is believed only once [`super::keys`] has verified the signature.
 //!
 //! Invariants:
 //! 1. A token has one reading: no padding, no other alphabet, no spare bits, no doubled members.
@@ -125,7 +125,7 @@ impl Token {
     /// Takes a token apart.
     ///
     /// # Errors
-    /// It is none, or one that no key could make acceptable.
+    /// The text is none, or one that no key could make acceptable.
     pub fn parse(text: &[u8]) -> Result<Token, Fault> {
         if text.len() > MAX_TOKEN {
             return Err(Fault::Long);
