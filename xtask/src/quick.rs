@@ -45,6 +45,7 @@ const AREAS: &[Area] = &[
         about: "keys, variants, admission, what is stored and for how long",
         crates: &["cache"],
         tests: &[
+            "cache_valid",
             "cached_only",
             "proxy_cache_encodings",
             "admission",

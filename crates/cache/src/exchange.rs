@@ -3,8 +3,10 @@
 //! The protocol side implements [`Exchange`] and [`Fetched`]; nothing here names a socket.
 
 use std::future::Future;
+use std::time::Duration;
 
 use bytes::Bytes;
+use millpond_conf::Template;
 use millpond_store::Key;
 
 use crate::reason::Note;
@@ -177,6 +179,11 @@ pub trait Exchange {
     /// is to be stored. All fields of the answer are given.
     fn tags(&mut self, _each_field: EachField<'_>) -> Bytes {
         Bytes::new()
+    }
+    /// The time that a text with variables of the request and its answer tells; none if it is empty
+    /// or no time.
+    fn time_of(&mut self, _text: &Template) -> Option<Duration> {
+        None
     }
     /// Labels the request with what the cache does for it so far; what it is served with may say
     /// otherwise, a failure says no more.

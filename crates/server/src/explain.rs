@@ -12,6 +12,7 @@
 //! What it does not do: limits let everything through, passwords are not checked, and error pages
 //! are not followed. What gates say is told beside what becomes of a request that they let in.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -274,6 +275,11 @@ impl Caching {
         self.policies.revalidate.in_background || self.rules.is_rfc()
     }
 
+    /// True if a time of freshness is told by variables.
+    pub fn has_told_times(&self) -> bool {
+        self.policies.valid.has_told()
+    }
+
     /// Fields that take the place of Cache-Control and Expires, the strongest first.
     pub fn targeted(&self) -> impl Iterator<Item = &str> {
         self.policies.targeted.in_force(self.rules.conformance())
@@ -290,6 +296,8 @@ impl Caching {
         let given = Given {
             policies: &self.policies,
             rules: &self.rules,
+            // There is no answer whose variables would tell more.
+            valid: Cow::Borrowed(&self.policies.valid),
             is_authorized: self.is_authorized,
         };
         step::judge(&given, &SupposedAnswer { status, fields }, now)

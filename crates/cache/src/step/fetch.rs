@@ -272,7 +272,7 @@ impl Fetch {
                 back_off(walk, &lead, RefreshFailure::Failed(cause));
             }
             if stale.is_none() && self.memory == Memory::Remember {
-                remember(walk, x.now(), &lead, status);
+                remember(x, walk, &lead, status);
             }
             lead.end(FillEnd::Failed { status, cause });
         }
@@ -423,12 +423,14 @@ fn back_off(walk: &Walk, lead: &Lead, why: RefreshFailure) {
 }
 
 /// nginx remembers 502 and 504 of its own for as long as `proxy_cache_valid` says.
-fn remember(walk: &Walk, now: i64, lead: &Lead, status: u16) {
+fn remember<X: Exchange>(x: &mut X, walk: &Walk, lead: &Lead, status: u16) {
     if !matches!(status, 502 | 504) || lead.is_purged() {
         return;
     }
-    if let Some(time) = walk.policies.valid.time_for(status) {
-        let until = now.saturating_add(i64::try_from(time.as_secs()).unwrap_or(i64::MAX));
+    let valid = walk.policies.valid.told(&mut |text| x.time_of(text));
+    if let Some(line) = valid.times_for(status) {
+        let time = i64::try_from(line.time.as_secs()).unwrap_or(i64::MAX);
+        let until = x.now().saturating_add(time);
         let key = *lead.key();
         walk.zone
             .remember_error(key, &walk.key.text, (status, until));

@@ -48,7 +48,7 @@ pub(super) fn renew<X: Exchange, F: Fetched>(
     x.note(Note::Because(Reason::NotModified));
     let given = Given::of(x, walk);
     let (mut shown, mut kept) = heads(&given, &stale.head, (fetched, now));
-    let selection = Selection::of(x, walk, &stale, fetched);
+    let selection = Selection::of((x, &given), walk, &stale, fetched);
     let life = Lifetime::renewed(&given, fetched, (&kept, now));
     let end = match (life, selection) {
         // INVARIANT 2.
@@ -189,12 +189,16 @@ enum Selection {
 }
 
 impl Selection {
-    fn of<X: Exchange, F: Fetched>(x: &X, walk: &Walk, found: &FoundEntry, fetched: &F) -> Self {
-        let given = Given::of(x, walk);
-        if !tells_other_vary(&given, &found.head, fetched) {
+    fn of<X: Exchange, F: Fetched>(
+        (x, given): (&X, &Given<'_>),
+        walk: &Walk,
+        found: &FoundEntry,
+        fetched: &F,
+    ) -> Self {
+        if !tells_other_vary(given, &found.head, fetched) {
             return Selection::Same;
         }
-        let Some(vary) = store::vary(&given, fetched) else {
+        let Some(vary) = store::vary(given, fetched) else {
             return Selection::Nobody;
         };
         let head = &found.head;

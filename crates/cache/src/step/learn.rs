@@ -17,7 +17,7 @@ use crate::variant::RequestFields;
 use crate::zone::{FoundEntry, LookedUp};
 
 /// Freshens or invalidates what is stored for a HEAD request, by the answer that it got.
-pub fn learn_from_head<X: Exchange>(x: &X, walk: &Walk, fetched: &X::Fetched) {
+pub fn learn_from_head<X: Exchange>(x: &mut X, walk: &Walk, fetched: &X::Fetched) {
     if !walk.rules.is_rfc() || fetched.status() != 200 {
         return;
     }

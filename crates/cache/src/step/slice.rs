@@ -514,6 +514,7 @@ mod tests {
         let given = Given {
             policies: &policies,
             rules: &rules,
+            valid: std::borrow::Cow::Borrowed(&policies.valid),
             is_authorized: false,
         };
         for (sliced, tag) in [(false, "\"2\""), (true, "\"1\"")] {

@@ -4,6 +4,8 @@
 //! takes its place, Expires, in this strength), else `proxy_cache_valid`; Set-Cookie,
 //! X-Accel-Redirect, `Vary: *` and unreadably long Vary keep it out.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use millpond_semantics::cache_control::CacheControl;
 use millpond_semantics::date::{is_in_gmt, parse_http_date, parse_http_date_by_rfc};
@@ -20,6 +22,7 @@ use crate::head::{Bounds, FieldsWriter, StoredHead};
 use crate::ignore::IgnorableField;
 use crate::reason::Reason;
 use crate::targeted::EachField;
+use crate::valid::ValidPolicy;
 use crate::variant::{RequestFields, VariantKey};
 
 /// The reason why an answer is not stored.
@@ -110,17 +113,21 @@ pub struct Given<'a> {
     pub policies: &'a Policies,
     /// Rules that count.
     pub rules: &'a Rules,
+    /// Times of freshness, as they are for this answer.
+    pub valid: Cow<'a, ValidPolicy>,
     /// True if the request has an Authorization.
     pub is_authorized: bool,
 }
 
 impl<'a> Given<'a> {
-    /// Policies, rules and facts of a walk.
-    pub(crate) fn of<X: Exchange>(x: &X, walk: &'a Walk) -> Given<'a> {
+    /// Policies, rules and facts of a walk, once the answer's head has come.
+    pub(crate) fn of<X: Exchange>(x: &mut X, walk: &'a Walk) -> Given<'a> {
+        let valid = &walk.policies.valid;
         Given {
             policies: &walk.policies,
             rules: &walk.rules,
-            is_authorized: walk.rules.is_rfc() && !x.field(b"authorization").is_empty(),
+            valid: valid.told(&mut |text| x.time_of(text)),
+            is_authorized: is_authorized(x, &walk.rules),
         }
     }
 
@@ -133,9 +140,22 @@ impl<'a> Given<'a> {
     }
 
     /// True when the request itself may be why its answer is not stored (RFC 9111 §3).
-    pub(crate) fn is_kept_out(&self) -> bool {
-        self.is_authorized || self.rules.asked().is_some_and(|asked| asked.no_store)
+    fn is_kept_out(&self) -> bool {
+        self.is_authorized || forbids_storing(self.rules)
     }
+}
+
+/// True when a request itself may be why its answer is not stored (RFC 9111 §3).
+pub(super) fn may_keep_out<X: Exchange>(x: &X, rules: &Rules) -> bool {
+    is_authorized(x, rules) || forbids_storing(rules)
+}
+
+fn is_authorized<X: Exchange>(x: &X, rules: &Rules) -> bool {
+    rules.is_rfc() && !x.field(b"authorization").is_empty()
+}
+
+fn forbids_storing(rules: &Rules) -> bool {
+    rules.asked().is_some_and(|asked| asked.no_store)
 }
 
 /// The reason why an answer is not kept, whatever `proxy_no_cache` says.
@@ -356,7 +376,7 @@ impl Lifetime {
             has_validator: fields.has_validator,
             sets_cookie: fields.sets_cookie,
         };
-        let configured = given.policies.valid.line_for(status);
+        let configured = given.valid.times_for(status);
         let asked = Asked {
             is_authorized: given.is_authorized,
             forbids_storing: asked.no_store,
@@ -483,7 +503,7 @@ fn bounded(seconds: u64) -> u32 {
 
 /// Last second of the configured lifetime, and seconds after it.
 fn configured(given: &Given<'_>, status: u16, now: i64) -> Option<(i64, u64)> {
-    let line = given.policies.valid.line_for(status)?;
+    let line = given.valid.times_for(status)?;
     let time = i64::try_from(line.time.as_secs()).unwrap_or(i64::MAX);
     Some((now.saturating_add(time), line.stale.as_secs()))
 }

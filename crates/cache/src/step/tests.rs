@@ -38,7 +38,7 @@ use crate::max_variants::VariantCount;
 use crate::reason::Account;
 use crate::refresh_backoff::{Backoff, RefreshFailure};
 use crate::use_stale::StaleCause;
-use crate::valid::ValidTime;
+use crate::valid::{LineTime, ValidTime};
 use origin::{Fail, FakeExchange, Origin, Script};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -148,8 +148,8 @@ pub(super) fn policies() -> Policies {
 fn valid(statuses: &[u16], seconds: u64) -> ValidTime {
     ValidTime {
         statuses: (!statuses.is_empty()).then(|| statuses.to_vec()),
-        time: Duration::from_secs(seconds),
-        stale: Duration::ZERO,
+        time: LineTime::Fixed(Duration::from_secs(seconds)),
+        stale: LineTime::Fixed(Duration::ZERO),
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::fetch::{Fetch, Stale};
 use super::lookup::Lookup;
-use super::store::Given;
+use super::store;
 use super::{Served, Step, Walk};
 use crate::clock;
 use crate::disk_timeout::DiskPolicy;
@@ -154,7 +154,7 @@ impl Wait {
             }
             (FillEnd::Withheld, stale) => {
                 // What kept the leader's answer out would keep out this one, too.
-                if Given::of(x, walk).is_kept_out() || !self.patience.has_another() {
+                if store::may_keep_out(x, &walk.rules) || !self.patience.has_another() {
                     x.note(Note::Because(Reason::NotShared));
                     return Ok(alone(stale));
                 }

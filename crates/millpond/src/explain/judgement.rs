@@ -24,7 +24,7 @@ pub(super) fn of(
         None => format!("the time for {status} in _cache_valid says so"),
     };
     match verdict {
-        Err(why) => vec![("stored", format!("no: {}", reason(why, status)))],
+        Err(why) => vec![("stored", format!("no: {}", reason(caching, why, status)))],
         Ok(_) if caching.is_not_stored => {
             vec![(
                 "stored",
@@ -85,12 +85,16 @@ fn rule(why: reuse::Refusal) -> &'static str {
     }
 }
 
-fn reason(why: NotKept, status: u16) -> String {
+fn reason(caching: &Caching, why: NotKept, status: u16) -> String {
     use millpond_semantics::upstream_validity::Refusal;
     match why {
         NotKept::Interim => "it is not a final answer".to_string(),
         NotKept::AccelRedirect => "X-Accel-Redirect sends the request on".to_string(),
         NotKept::Rules(why) => format!("the rules of RFC 9111 forbid it: {}", rule(why)),
+        NotKept::NoTime if caching.has_told_times() => format!(
+            "its fields do not say how long {status} is fresh; what _cache_valid says in variables \
+             is known when an answer has come"
+        ),
         NotKept::NoTime => {
             format!("neither its fields nor _cache_valid say how long {status} is fresh")
         }

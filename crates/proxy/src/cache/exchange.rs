@@ -12,6 +12,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_cache::bypass::BypassPolicy;
@@ -25,8 +26,10 @@ use millpond_cache::tag::TagWriter;
 use millpond_cache::targeted::EachField;
 use millpond_cache::use_stale::StaleCause;
 use millpond_conf::Template;
+use millpond_conf::value::parse_duration;
 use millpond_system::body::{BodyError, BodyStream, Piece};
 use millpond_system::clock;
+use millpond_system::log::error::Level;
 use millpond_wire::header::Known;
 use millpond_wire::http1::{Method, encode};
 
@@ -282,6 +285,18 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
         }
         groups::tag(req, protocol, (each_field, &mut tags));
         tags.finish()
+    }
+
+    fn time_of(&mut self, text: &Template) -> Option<Duration> {
+        let req = self.req.borrow_mut();
+        let told = req.eval(text);
+        let time = std::str::from_utf8(&told).ok().and_then(parse_duration);
+        if time.is_none() && !told.is_empty() {
+            let told = String::from_utf8_lossy(&told);
+            let said = format_args!("proxy_cache_valid: \"{told}\" is no time");
+            request_error::write(req, Level::Error, said);
+        }
+        time
     }
 
     fn label(&mut self, status: CacheStatus) {

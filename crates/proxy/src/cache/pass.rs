@@ -363,7 +363,7 @@ impl<'a> Rest<'a> {
     async fn answer_unfound(&mut self, served: Served<Origin>) -> Result<Box<Response>, Failure> {
         if let Served::Passed(fetched, _) = &served {
             if self.exchange.is_head_by_rfc() {
-                step::learn_from_head(&self.exchange, &self.walk, fetched);
+                step::learn_from_head(&mut self.exchange, &self.walk, fetched);
             }
             let (status, at) = (fetched.fetched.head.status, fetched.came_at_s());
             note_unstored(self.exchange.request(), &self.walk, (status, at));

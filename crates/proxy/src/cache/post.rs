@@ -10,6 +10,7 @@
 //! 3. The conditions and ranges of a POST are the origin's to weigh, whether its answer is stored
 //!    or not.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use millpond_cache::exchange::{Ask, Exchange};
@@ -80,6 +81,8 @@ fn is_what_get_gives(req: &Request, walk: &Walk, fetched: &Origin) -> bool {
     let given = Given {
         policies: &walk.policies,
         rules: &walk.rules,
+        // What is asked for is what the answer states itself.
+        valid: Cow::Borrowed(&walk.policies.valid),
         is_authorized: req.head.find_all(b"authorization").next().is_some(),
     };
     let now = millpond_system::clock::now_ms().div_euclid(1000);
