@@ -114,6 +114,7 @@ const AREAS: &[Area] = &[
         crates: &[],
         tests: &[
             "cache_tool",
+            "cache_warm",
             "catalogue",
             "monitors",
             "sensor",

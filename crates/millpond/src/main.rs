@@ -39,6 +39,7 @@ mod start;
 mod terminal;
 mod test;
 mod top;
+mod url;
 mod version;
 
 use std::process::ExitCode;

@@ -57,15 +57,7 @@ impl Http1 {
     /// Asks, and reads and checks the answer.
     pub(super) async fn exchange(&mut self, ask: &Ask, reading: &mut Reading) -> Result<(), Fault> {
         let text = text(ask, &self.target.host);
-        let is_kept = self.stream.is_some();
-        let mut sent = self.send_and_wait(&text).await;
-        if matches!(sent, Err(Fault::NoHead(_))) && is_kept && self.buf.is_empty() {
-            // INVARIANT 2 of the client.
-            self.hang_up();
-            self.journal.add(Event::Repeated);
-            sent = self.send_and_wait(&text).await;
-        }
-        sent?;
+        self.send_again_if_kept(&text).await?;
         reading.handle_begin();
         let head = self.read_head(ask.kind()).await?;
         let mut body = Body::new(head.framing);
@@ -83,29 +75,59 @@ impl Http1 {
         method: &str,
         path: &str,
     ) -> Result<(u16, Vec<u8>), Fault> {
-        let host = &self.target.host;
-        let text = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-        self.send_and_wait(&text).await?;
+        let mut out = Vec::new();
+        let fields = ["Connection: close".to_owned()];
+        let mut keep = |piece: &[u8]| {
+            out.extend_from_slice(piece);
+            let is_short = out.len() <= FETCH_MAX;
+            let wanted = FETCH_MAX as u64;
+            is_short.then_some(()).ok_or(Fault::TooLong { wanted })
+        };
+        let head = self.visit((method, path), &fields, &mut keep).await?;
+        Ok((head.status, out))
+    }
+
+    /// Asks with field lines of its own, and gives each piece of the body away.
+    pub(super) async fn visit(
+        &mut self,
+        (method, path): (&str, &str),
+        fields: &[String],
+        each: &mut dyn FnMut(&[u8]) -> Result<(), Fault>,
+    ) -> Result<Head, Fault> {
+        let mut text = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.target.host);
+        for field in fields {
+            text.push_str(field);
+            text.push_str("\r\n");
+        }
+        text.push_str("\r\n");
+        self.send_again_if_kept(&text).await?;
         let head = self.read_head(Method::Other).await?;
         let mut body = Body::new(head.framing);
-        let mut out = Vec::new();
         loop {
             match body.next(&mut self.buf)? {
-                Next::Over => break,
-                Next::Bytes(count) => out.extend_from_slice(&self.buf.split_to(count)),
+                Next::Over => return Ok(head),
+                Next::Bytes(count) => each(&self.buf.split_to(count))?,
                 Next::Read => match self.read().await {
-                    Ok(0) if body.may_end() => break,
+                    Ok(0) if body.may_end() => return Ok(head),
                     Ok(0) => return Err(Fault::NoHead(io::ErrorKind::UnexpectedEof.into())),
                     Ok(_) => {}
                     Err(error) => return Err(Fault::ended(error)),
                 },
             }
-            if out.len() > FETCH_MAX {
-                let wanted = FETCH_MAX as u64;
-                return Err(Fault::TooLong { wanted });
-            }
         }
-        Ok((head.status, out))
+    }
+
+    /// Sends a request; once more on a new connection if the kept one was at its end (INVARIANT 2
+    /// of the client).
+    async fn send_again_if_kept(&mut self, text: &str) -> Result<(), Fault> {
+        let is_kept = self.stream.is_some();
+        let sent = self.send_and_wait(text).await;
+        if matches!(sent, Err(Fault::NoHead(_))) && is_kept && self.buf.is_empty() {
+            self.hang_up();
+            self.journal.add(Event::Repeated);
+            return self.send_and_wait(text).await;
+        }
+        sent
     }
 
     /// Sends the request, and waits for the first byte of an answer.

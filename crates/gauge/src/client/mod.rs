@@ -9,6 +9,7 @@
 //! - `http1`, with `head` and `body` – HTTP/1.1 as it comes
 //! - `http2` – HTTP/2, whose connection several users may share
 //! - `protocol` – one of both
+//! - `reader` – one for bodies that nobody knows
 //! - `check` – what is checked of an answer
 //! - `fault` – what can be wrong
 //! - `journal` – what happened beside the answers
@@ -30,6 +31,7 @@ mod http1;
 mod http2;
 mod journal;
 mod protocol;
+mod reader;
 mod stream;
 mod tls;
 mod truth;
@@ -49,6 +51,7 @@ use self::http2::{Http2, Lane};
 use self::journal::Journal;
 pub use self::journal::{Event, Session};
 pub use self::protocol::Protocol;
+pub use self::reader::Reader;
 pub use self::tls::{Sessions, Tls, Trust};
 
 /// The longest body that is read whole.

@@ -12,6 +12,7 @@
 //! | `access.rs`, `client.rs` | who is asked, and how |
 //! | `fleet.rs`, `stat.rs`, `sites.rs`, `list.rs`, `show.rs`, `verify.rs`, `purge.rs`, `reset.rs`, `why.rs` | the commands |
 //! | `catalogue/` | `export --sqlite`, `sql` |
+//! | `warm/` | `warm`: asks for URLs before users do |
 //! | `columns.rs` | what `ls` shows of an entry |
 //! | `subject.rs` | the key that a URL means |
 //! | `figures.rs`, `output.rs` | sizes and times, lines and bars |
@@ -36,6 +37,7 @@ mod sites;
 mod stat;
 mod subject;
 mod verify;
+mod warm;
 mod why;
 
 use std::ffi::OsString;
@@ -59,6 +61,9 @@ const USAGE: &str = "usage: millpond cache stat   [--sites]
        millpond cache reset  --sites | --site NAME
        millpond cache export [FILTER]... [--limit N] [-o FILE | --sqlite FILE]
        millpond cache sql    QUERY [FILTER]... [--csv] [--from FILE]
+       millpond cache warm   [FILE | -] [--sitemap URL]... [--to HOST:PORT] [--rate N] [--users N]
+                             [--late TIME] [--resume FILE] [-H 'Name: value']... [--https]
+                             [--ca FILE] [--insecure]
        millpond fleet status
        millpond fleet purge  KEY|URL | --prefix TEXT | --wildcard TEXT | --site NAME | --host NAME
                              | --tag TAG... | --all   [--soft] [--dry-run]
@@ -81,6 +86,12 @@ enum Outcome {
 /// Runs the command that the words say.
 pub(crate) fn run(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     let words: Vec<OsString> = words.collect();
+    // It asks as a client does, and knows neither a configuration nor zones.
+    if let [first, rest @ ..] = words.as_slice()
+        && first == "warm"
+    {
+        return warm::run(rest.to_vec());
+    }
     let options = match crate::options::read(words, USAGE, options::parse) {
         Ok(options) => options,
         Err(code) => return Ok(code),

@@ -18,6 +18,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use super::options::Options;
+use crate::url::{Scheme, Url};
 
 /// The most that is read of an answer (arbitrary: more than any page).
 const MOST: u64 = 64 << 20;
@@ -31,26 +32,10 @@ const BUNDLES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Scheme of a URL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scheme {
-    Http,
-    Https,
-}
-
-/// A URL, as far as it is needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Target<'a> {
-    pub(super) scheme: Scheme,
-    /// Host and port, as the field Host has them.
-    pub(super) authority: &'a str,
-    pub(super) path: &'a str,
-}
-
 /// A request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request<'a> {
-    pub(super) target: Target<'a>,
+    pub(super) target: Url<'a>,
     /// Fields, as lines.
     pub(super) fields: &'a [String],
     /// Body of a POST; without one it is a GET.
@@ -101,53 +86,6 @@ impl Answer {
             let is_it = known.eq_ignore_ascii_case(name);
             is_it.then(|| value.trim().to_string())
         })
-    }
-}
-
-impl<'a> Target<'a> {
-    pub(super) fn parse(url: &'a str) -> Result<Target<'a>> {
-        let (scheme, rest) = match url.split_once("://") {
-            Some(("http", rest)) => (Scheme::Http, rest),
-            Some(("https", rest)) => (Scheme::Https, rest),
-            _ => bail!("the URL is not http:// nor https://"),
-        };
-        let end = rest.find('/').unwrap_or(rest.len());
-        let (authority, path) = rest.split_at(end);
-        ensure!(!authority.is_empty(), "the URL has no host");
-        let is_plain = |c: char| c.is_ascii_graphic();
-        ensure!(
-            url.chars().all(is_plain),
-            "the URL has spaces or letters to be encoded"
-        );
-        let path = if path.is_empty() { "/" } else { path };
-        Ok(Target {
-            scheme,
-            authority,
-            path,
-        })
-    }
-
-    /// Host and port to connect to.
-    fn address(&self) -> String {
-        match (self.has_port(), self.scheme) {
-            (true, _) => self.authority.to_string(),
-            (false, Scheme::Http) => format!("{}:80", self.authority),
-            (false, Scheme::Https) => format!("{}:443", self.authority),
-        }
-    }
-
-    fn has_port(&self) -> bool {
-        let port = self.authority.rsplit_once(':').map(|(_, port)| port);
-        port.is_some_and(|port| !port.is_empty() && port.chars().all(|c| c.is_ascii_digit()))
-    }
-
-    /// The host alone, without the brackets of an address.
-    fn host(&self) -> &str {
-        let host = match self.authority.rsplit_once(':') {
-            Some((host, _)) if self.has_port() => host,
-            _ => self.authority,
-        };
-        host.trim_start_matches('[').trim_end_matches(']')
     }
 }
 
@@ -274,35 +212,6 @@ fn verifier(options: &Options) -> Result<OriginVerifier> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn urls_are_taken_apart() {
-        for (url, authority, path, address, host) in [
-            (
-                "http://a.example/x?y",
-                "a.example",
-                "/x?y",
-                "a.example:80",
-                "a.example",
-            ),
-            (
-                "http://127.0.0.1:81",
-                "127.0.0.1:81",
-                "/",
-                "127.0.0.1:81",
-                "127.0.0.1",
-            ),
-            ("https://[::1]/a", "[::1]", "/a", "[::1]:443", "::1"),
-            ("http://[::1]:81/", "[::1]:81", "/", "[::1]:81", "::1"),
-        ] {
-            let target = Target::parse(url).unwrap();
-            assert_eq!((target.authority, target.path), (authority, path));
-            assert_eq!((target.address().as_str(), target.host()), (address, host));
-        }
-        for url in ["ftp://a/", "a.example", "http:///x", "http://a/b c"] {
-            assert!(Target::parse(url).is_err(), "{url}");
-        }
-    }
 
     #[test]
     fn answers_are_taken_apart() {

@@ -7,13 +7,14 @@ use anyhow::Result;
 use millpond_system::clock;
 
 use super::finding::{Finding, State, Value};
-use super::http::{Request, Target, exchange};
+use super::http::{Request, exchange};
 use super::options::Options;
+use crate::url::Url;
 
 /// Asks, and measures.
 pub(super) fn find(options: &Options) -> Result<Finding> {
     let request = Request {
-        target: Target::parse(options.url.as_deref().unwrap_or_default())?,
+        target: Url::parse(options.url.as_deref().unwrap_or_default())?,
         fields: &options.fields,
         body: None,
     };

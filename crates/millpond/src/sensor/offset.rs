@@ -11,8 +11,9 @@ use millpond_semantics::date::parse_http_date;
 use millpond_system::clock;
 
 use super::finding::{Finding, Value};
-use super::http::{Request, Target, exchange};
+use super::http::{Request, exchange};
 use super::options::Options;
+use crate::url::Url;
 
 /// Port of time servers.
 const PORT: u16 = 123;
@@ -104,7 +105,7 @@ fn seconds(bytes: &[u8]) -> f64 {
 /// The same by the date of an answer: its second, from the middle.
 fn by_date(url: &str, options: &Options) -> Result<f64> {
     let request = Request {
-        target: Target::parse(url)?,
+        target: Url::parse(url)?,
         fields: &options.fields,
         body: None,
     };

@@ -18,15 +18,16 @@ use millpond_system::clock;
 use serde_json::{Value as Json, json};
 
 use super::finding::Judged;
-use super::http::{Request, Target, exchange};
+use super::http::{Request, exchange};
 use super::options::Options;
+use crate::url::Url;
 
 /// Path of metrics, where the URL has none.
 const PATH: &str = "/v1/metrics";
 
 /// Sends a finding.
 pub(super) fn push(judged: &Judged, url: &str, options: &Options) -> Result<()> {
-    let mut target = Target::parse(url)?;
+    let mut target = Url::parse(url)?;
     if target.path == "/" {
         target.path = PATH;
     }
