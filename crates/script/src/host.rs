@@ -1,0 +1,171 @@
+//! The server, as scripts see it: a trait that a request implements, and what passes through it.
+//!
+//! A script reaches nothing else. The host is asked while the script runs, and never waits; what
+//! takes time is an [`Operation`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+/// The weight of a line that a script logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// `r.log`, `ngx.INFO`.
+    Info,
+    /// `r.warn`, `ngx.WARN`.
+    Warn,
+    /// `r.error`, `ngx.ERR`.
+    Error,
+}
+
+/// A text that a request has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Text {
+    /// `r.method`.
+    Method,
+    /// `r.uri`.
+    Uri,
+    /// The query, of which `r.args` is made.
+    Args,
+    /// `r.httpVersion`.
+    HttpVersion,
+    /// `r.remoteAddress`.
+    RemoteAddress,
+    /// `r.requestLine`.
+    RequestLine,
+}
+
+/// A header field: its name and its value.
+pub type Header = (Bytes, Bytes);
+
+/// A number that a script asks the process for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// `ngx.worker_id`.
+    WorkerId,
+}
+
+/// Something that a script waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// The number by which its end is told; 0: nobody waits for it.
+    pub id: u32,
+    /// The thing to be done.
+    pub order: Order,
+}
+
+/// The kinds of operations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// `setTimeout`.
+    Timer(Duration),
+    /// `r.subrequest`.
+    Subrequest {
+        /// The path, as the script wrote it.
+        uri: String,
+        /// The query.
+        args: String,
+        /// The method.
+        method: String,
+        /// The body; none for that of the request.
+        body: Option<Bytes>,
+    },
+}
+
+/// The end of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The time is over.
+    Elapsed,
+    /// A subrequest was answered.
+    Answer {
+        /// Its status.
+        status: u16,
+        /// The fields of its answer.
+        headers: Vec<Header>,
+        /// The body of its answer.
+        body: Bytes,
+        /// The subrequest as it was in the end: method, path, query.
+        asked: BTreeMap<&'static str, Bytes>,
+    },
+    /// A failure; the promise is rejected with this.
+    Failed(String),
+}
+
+/// A request, and the server around it.
+///
+/// An error that is returned is thrown in the script as a `TypeError`.
+pub trait Host: 'static {
+    /// Writes a line to the error log.
+    fn log(&mut self, level: Level, text: &str);
+
+    /// Notes a promise that was rejected, which nobody has handled.
+    fn unhandled(&mut self, text: &str);
+
+    /// A text of the request.
+    fn text(&mut self, text: Text) -> Bytes;
+
+    /// True for a request that came from inside of the server.
+    fn is_internal(&mut self) -> bool;
+
+    /// True for a subrequest.
+    fn is_subrequest(&mut self) -> bool;
+
+    /// The value of a variable; none where it has none.
+    fn variable(&mut self, name: &str) -> Option<Bytes>;
+
+    /// Gives a variable its value.
+    fn set_variable(&mut self, name: &str, value: Bytes) -> Result<(), String>;
+
+    /// The names that `js_var` has declared.
+    fn js_var_names(&mut self) -> Vec<String>;
+
+    /// The fields of the request, as they came.
+    fn headers_in(&mut self) -> Vec<Header>;
+
+    /// The fields of the answer.
+    fn headers_out(&mut self) -> Vec<Header>;
+
+    /// Puts fields of one name in place of those that the answer has; none removes them.
+    fn set_header_out(&mut self, name: &str, values: Vec<Bytes>) -> Result<(), String>;
+
+    /// The status of the answer.
+    fn status(&mut self) -> u16;
+
+    /// Sets the status of the answer.
+    fn set_status(&mut self, status: u16) -> Result<(), String>;
+
+    /// The request's body; none while it was not read or where there is none.
+    fn request_body(&mut self) -> Result<Option<Bytes>, String>;
+
+    /// `r.sendHeader()`.
+    fn send_header(&mut self) -> Result<(), String>;
+
+    /// `r.send()`.
+    fn send(&mut self, data: Bytes) -> Result<(), String>;
+
+    /// `r.finish()`.
+    fn finish(&mut self) -> Result<(), String>;
+
+    /// `r.return()`.
+    fn return_(&mut self, status: u16, text: Option<Bytes>) -> Result<(), String>;
+
+    /// `r.decline()`.
+    fn decline(&mut self) -> Result<(), String>;
+
+    /// `r.internalRedirect()`.
+    fn internal_redirect(&mut self, target: Bytes) -> Result<(), String>;
+
+    /// Takes an operation; it must not end before the turn is over.
+    fn begin(&mut self, operation: Operation) -> Result<(), String>;
+
+    /// Forgets an operation whose end nobody waits for.
+    fn cancel(&mut self, id: u32);
+
+    /// A number of the process.
+    fn number(&mut self, bound: Bound) -> u32;
+
+    /// A text of the process: `prefix`, `conf_prefix`, `conf_file_path`, `error_log_path`.
+    fn place(&mut self, name: &str) -> String;
+}

@@ -1,0 +1,37 @@
+//! Scripts in the language of nginx's njs: modules, an engine for each worker, and the objects that
+//! scripts see.
+//!
+//! ```text
+//! Program   modules as they were read at start; shared by all workers
+//!    │
+//! Engine    one QuickJS runtime of a worker: memory, time, idle contexts
+//!    │
+//! Instance  a context with the program's modules, lent to one request at a time
+//!    │
+//! Host      the request, as the server shows it
+//! ```
+//!
+//! A call runs until the script has ended or waits. What it waits for (a timer, a subrequest) is an
+//! [`Operation`] that the host has been given; its end is told by [`Instance::resume`]. Nothing
+//! here waits, opens sockets or reads a clock of its own.
+//!
+//! Invariants:
+//! 1. A turn of a script ends within its [`Limits`]; one that was cut off is never continued.
+//! 2. When a turn is over no job of it is left, so that none runs in the turn of another request.
+//! 3. A script reaches only the request whose turn it is.
+
+pub mod engine;
+pub mod fault;
+mod hash;
+pub mod host;
+mod modules;
+mod natives;
+pub mod program;
+
+#[cfg(test)]
+mod tests;
+
+pub use engine::{Engine, Entry, Ground, Instance, Limits, Turn};
+pub use fault::Fault;
+pub use host::{Bound, Header, Host, Level, Operation, Order, Reply, Text};
+pub use program::{Import, LoadError, Program};

@@ -1,0 +1,263 @@
+// What scripts find in every context, in front of the request: see prelude.rs of this crate for the
+// order of the parts. Each part is a function body that gets `native` and `own`.
+
+const toHex = Uint8Array.prototype.toHex;
+const fromHex = Uint8Array.fromHex;
+const isView = ArrayBuffer.isView;
+
+// A text, or bytes as hexadecimal digits in an array: the form in which values leave a script.
+own.raw = function (value) {
+    if (value === null || value === undefined) {
+        return '';
+    }
+    if (isView(value)) {
+        return [toHex.call(new Uint8Array(value.buffer, value.byteOffset, value.byteLength))];
+    }
+    if (value instanceof ArrayBuffer) {
+        return [toHex.call(new Uint8Array(value))];
+    }
+    return String(value).toWellFormed();
+};
+
+own.hex = (view) => toHex.call(view);
+own.unhex = (text) => fromHex(text);
+
+own.describe = function (error) {
+    try {
+        if (error instanceof Error) {
+            return `${error.name}: ${error.message}\n${error.stack}`.toWellFormed();
+        }
+        return own.dump(error).toWellFormed();
+    } catch (_) {
+        return 'an exception that cannot be told';
+    }
+};
+
+own.dump = function (value, indent) {
+    if (typeof value === 'string') {
+        return value;
+    }
+    return inspect(value, indent === undefined ? 0 : indent, '', []);
+};
+
+function inspect(value, indent, margin, seen) {
+    switch (typeof value) {
+    case 'string':
+        return `'${value.replace(/\\/g, '\\\\').replace(/'/g, "\\'").replace(/\n/g, '\\n')}'`;
+    case 'function':
+        return `[Function: ${value.name || 'native'}]`.replace(': native]', ' (native)]');
+    case 'object':
+        break;
+    case 'bigint':
+        return `${value}n`;
+    default:
+        return String(value);
+    }
+    if (value === null) {
+        return 'null';
+    }
+    if (value instanceof Error || value instanceof RegExp) {
+        return String(value);
+    }
+    if (value instanceof Date) {
+        return value.toISOString();
+    }
+    if (seen.length > 15 || seen.includes(value)) {
+        return '[Circular]';
+    }
+    const inner = seen.concat([value]);
+    const next = margin + ' '.repeat(indent);
+    const child = (item) => inspect(item, indent, next, inner);
+    if (isView(value)) {
+        const name = value.constructor ? value.constructor.name : 'Uint8Array';
+        return `${name} [${Array.from(value).join(',')}]`;
+    }
+    if (Array.isArray(value)) {
+        return enclose(value.map(child), '[]', indent, margin);
+    }
+    const tag = value[Symbol.toStringTag];
+    const name = tag && tag !== 'Object' ? `${tag} ` : '';
+    const pairs = Object.keys(value).map((key) => {
+        const shown = /^[A-Za-z_$][A-Za-z0-9_$]*$/.test(key) ? key : `'${key}'`;
+        return `${shown}:${indent ? ' ' : ''}${child(value[key])}`;
+    });
+    return name + enclose(pairs, '{}', indent, margin);
+}
+
+function enclose(items, ends, indent, margin) {
+    if (items.length === 0) {
+        return ends;
+    }
+    if (!indent) {
+        return ends[0] + items.join(',') + ends[1];
+    }
+    const step = margin + ' '.repeat(indent);
+    return `${ends[0]}\n${step}${items.join(`,\n${step}`)}\n${margin}${ends[1]}`;
+}
+
+function log(level, value) {
+    native.log(level, own.dump(value).toWellFormed());
+}
+
+const INFO = 0, WARN = 1, ERR = 2;
+own.levels = { INFO, WARN, ERR };
+own.log = log;
+
+// Bounded, so that a script that starts clocks and never stops them keeps no memory.
+const MOST_CLOCKS = 64;
+
+class Console {
+    #clocks = new Map();
+    get [Symbol.toStringTag]() { return 'Console'; }
+    dump(value) { log(INFO, own.dump(value, 1)); }
+    log(...values) { values.forEach((value) => log(INFO, value)); }
+    info(...values) { values.forEach((value) => log(INFO, value)); }
+    warn(...values) { values.forEach((value) => log(WARN, value)); }
+    error(...values) { values.forEach((value) => log(ERR, value)); }
+    time(label) {
+        const name = label === undefined ? 'default' : String(label);
+        if (this.#clocks.has(name)) {
+            log(INFO, `Timer "${name}" already exists.`);
+        } else if (this.#clocks.size < MOST_CLOCKS) {
+            this.#clocks.set(name, native.now());
+        }
+    }
+    timeEnd(label) {
+        const name = label === undefined ? 'default' : String(label);
+        const start = this.#clocks.get(name);
+        if (start === undefined) {
+            log(INFO, `Timer "${name}" doesn't exist.`);
+            return;
+        }
+        this.#clocks.delete(name);
+        log(INFO, `${name}: ${(native.now() - start).toFixed(6)}ms`);
+    }
+}
+
+const define = (target, name, value) => Object.defineProperty(target, name, {
+    value, writable: true, configurable: true, enumerable: false,
+});
+own.define = define;
+
+define(globalThis, 'console', new Console());
+
+const njs = {
+    version: '1.0.1',
+    version_number: 0x010001,
+    engine: 'QuickJS',
+    dump: (value, indent) => own.dump(value, indent),
+    on() {},
+    memoryStats: undefined,
+};
+Object.defineProperty(njs, Symbol.toStringTag, { value: 'njs' });
+define(globalThis, 'njs', njs);
+
+// Operations that this context waits for, by number.
+const waiting = new Map();
+let lastNumber = 0;
+
+own.begin = function (start, done) {
+    lastNumber = (lastNumber + 1) >>> 0;
+    const id = lastNumber;
+    start(id);
+    waiting.set(id, done);
+    return id;
+};
+
+define(globalThis, 'setTimeout', function setTimeout(callback, delay, ...args) {
+    if (typeof callback !== 'function') {
+        throw new TypeError('first arg must be a function');
+    }
+    const time = delay === undefined ? 0 : Number(delay);
+    const bounded = Number.isFinite(time) && time > 0 ? Math.min(time, 0x7fffffff) : 0;
+    return own.begin((id) => native.timer(id, bounded), () => callback(...args));
+});
+define(globalThis, 'setImmediate', function setImmediate(callback, ...args) {
+    return setTimeout(callback, 0, ...args);
+});
+define(globalThis, 'clearTimeout', function clearTimeout(id) {
+    if (waiting.delete(id)) {
+        native.cancel(id);
+    }
+});
+
+// The end of an operation.
+own.resume = function (id, reply) {
+    const done = waiting.get(id);
+    waiting.delete(id);
+    if (done !== undefined) {
+        done(reply);
+    }
+};
+
+// Rejections that nobody has handled so far.
+const rejected = new Map();
+own.track = function (promise, reason, isHandled) {
+    if (isHandled) {
+        rejected.delete(promise);
+    } else if (rejected.size < 16) {
+        rejected.set(promise, reason);
+    }
+};
+
+let main;
+
+function find(path) {
+    const [name, ...rest] = path.split('.');
+    let value = own.imports[name];
+    for (const part of rest) {
+        value = value === undefined || value === null ? undefined : value[part];
+    }
+    if (typeof value !== 'function') {
+        throw new ReferenceError(`js function "${path}" not found`);
+    }
+    return value;
+}
+
+// Calls a function of the program with the request and what else it gets.
+own.enter = function (path, rid, data, flags) {
+    main = { isSettled: false, value: undefined };
+    const own_main = main;
+    const request = own.request(rid);
+    const args = data === undefined ? [request] : [request, own.fromNative(data), flags];
+    const value = find(path)(...args);
+    if (value instanceof Promise) {
+        value.then(
+            (it) => { own_main.isSettled = true; own_main.value = it; },
+            (error) => { own_main.error = { reason: error }; },
+        );
+    } else {
+        main.isSettled = true;
+        main.value = value;
+    }
+};
+
+const DONE = 0, WAITS = 1, REJECTED = 2, STUCK = 3;
+
+// What has become of the call.
+own.state = function () {
+    if (main && main.error) {
+        return [REJECTED, own.describe(main.error.reason)];
+    }
+    for (const reason of rejected.values()) {
+        native.unhandled(own.describe(reason));
+    }
+    rejected.clear();
+    if (waiting.size > 0) {
+        return [WAITS];
+    }
+    if (!main || !main.isSettled) {
+        return [STUCK];
+    }
+    const value = own.returned.isSet ? own.returned.value : main.value;
+    return [DONE, own.raw(value)];
+};
+
+// Makes the context ready for another request; nothing of the last one may be left.
+own.reset = function () {
+    main = undefined;
+    waiting.clear();
+    rejected.clear();
+    own.returned = { isSet: false, value: undefined };
+};
+own.returned = { isSet: false, value: undefined };

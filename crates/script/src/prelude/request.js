@@ -1,0 +1,367 @@
+// The request `r`, and `ngx`.
+
+const SINGLE_IN = new Set(['content-type', 'etag', 'from', 'max-forwards', 'referer', 'host',
+    'proxy-authorization', 'user-agent', 'content-length', 'authorization', 'if-modified-since',
+    'if-unmodified-since', 'if-match', 'if-none-match', 'if-range', 'range', 'server',
+    'retry-after', 'content-location', 'date', 'expires', 'last-modified', 'location', 'age']);
+const SINGLE_OUT = new Set(['age', 'content-encoding', 'content-length', 'content-type', 'date',
+    'etag', 'expires', 'last-modified', 'location', 'retry-after', 'server']);
+
+// The value of a field as a script sees it, from all its lines.
+function fieldOf(lines, name, single) {
+    const wanted = name.toLowerCase();
+    const values = lines.filter(([key]) => key.toLowerCase() === wanted).map(([, value]) => value);
+    if (wanted === 'set-cookie') {
+        return values.length ? values : undefined;
+    }
+    if (values.length === 0) {
+        return undefined;
+    }
+    if (single.has(wanted)) {
+        return values[0];
+    }
+    return values.join(wanted === 'cookie' ? '; ' : ', ');
+}
+
+function namesOf(lines) {
+    const seen = new Map();
+    for (const [name] of lines) {
+        const key = name.toLowerCase();
+        if (!seen.has(key)) {
+            seen.set(key, name);
+        }
+    }
+    return Array.from(seen.values());
+}
+
+function fields(lines, single, set) {
+    return new Proxy({}, {
+        get(_, name) {
+            return typeof name === 'string' ? fieldOf(lines(), name, single) : undefined;
+        },
+        has(_, name) {
+            return typeof name === 'string' && fieldOf(lines(), name, single) !== undefined;
+        },
+        ownKeys() { return namesOf(lines()); },
+        getOwnPropertyDescriptor(_, name) {
+            const value = typeof name === 'string' ? fieldOf(lines(), name, single) : undefined;
+            return value === undefined ? undefined
+                : { value, enumerable: true, configurable: true, writable: true };
+        },
+        set(_, name, value) {
+            if (!set) {
+                throw new TypeError(`Cannot assign to read only property "${String(name)}"`);
+            }
+            set(String(name), value);
+            return true;
+        },
+        defineProperty(_, name, descriptor) {
+            if (!set) {
+                throw new TypeError(`Cannot assign to read only property "${String(name)}"`);
+            }
+            set(String(name), descriptor.value);
+            return true;
+        },
+        deleteProperty(_, name) {
+            if (set) {
+                set(String(name), undefined);
+            }
+            return true;
+        },
+    });
+}
+
+function values(name, value) {
+    let list = Array.isArray(value) ? value : [value];
+    list = list.filter((it) => it !== undefined && it !== null).map((it) => own.raw(it))
+        .filter((it) => it !== '' && it[0] !== '');
+    const lower = name.toLowerCase();
+    if (lower === 'content-length' && list.length) {
+        const last = list[list.length - 1];
+        if (!/^[0-9]+$/.test(last)) {
+            throw new TypeError('failed converting argument to positive integer');
+        }
+    }
+    // nginx: of these the last one counts.
+    const isLast = ['content-length', 'content-type', 'content-encoding', 'location', 'date',
+        'last-modified', 'server', 'age', 'expires', 'retry-after'].includes(lower);
+    return isLast ? list.slice(-1) : list;
+}
+
+class Request {
+    #id;
+    #lists = new Map();
+    #properties = new Map();
+
+    constructor(id) { this.#id = id; }
+
+    get [Symbol.toStringTag]() { return 'Request'; }
+
+    #kept(name, make) {
+        if (!this.#properties.has(name)) {
+            this.#properties.set(name, make());
+        }
+        return this.#properties.get(name);
+    }
+
+    get method() { return native.text(this.#id, 0); }
+    get uri() { return native.text(this.#id, 1); }
+    get args() {
+        return this.#kept('args', () => querystring.parse(native.text(this.#id, 2)));
+    }
+    get httpVersion() { return native.text(this.#id, 3); }
+    get remoteAddress() { return native.text(this.#id, 4); }
+    get requestLine() { return native.text(this.#id, 5); }
+    get internal() { return native.isInternal(this.#id); }
+    get parent() { return undefined; }
+    get variables() {
+        return this.#kept('variables', () => new Proxy({}, {
+            get: (_, name) => (typeof name === 'string'
+                ? native.variable(this.#id, name) : undefined),
+            set: (_, name, value) => {
+                native.setVariable(this.#id, String(name), own.raw(value));
+                return true;
+            },
+            deleteProperty: () => false,
+        }));
+    }
+    get rawVariables() {
+        return this.#kept('rawVariables', () => new Proxy({}, {
+            get: (_, name) => {
+                const value = typeof name === 'string'
+                    ? native.rawVariable(this.#id, name) : undefined;
+                return value === undefined ? undefined : own.buffer(value);
+            },
+            set: (_, name, value) => {
+                native.setVariable(this.#id, String(name), own.raw(value));
+                return true;
+            },
+            deleteProperty: () => false,
+        }));
+    }
+    get headersIn() {
+        return this.#kept('in', () => fields(() => native.headersIn(this.#id), SINGLE_IN));
+    }
+    get headersOut() {
+        return this.#kept('out', () => fields(() => native.headersOut(this.#id), SINGLE_OUT,
+            (name, value) => native.setHeader(this.#id, name, values(name, value))));
+    }
+    get rawHeadersIn() { return native.headersIn(this.#id); }
+    get rawHeadersOut() { return native.headersOut(this.#id); }
+    get status() { return native.status(this.#id); }
+    set status(value) { native.setStatus(this.#id, statusOf(value)); }
+    get requestBuffer() {
+        return this.#kept('buffer', () => {
+            const body = native.body(this.#id);
+            return body === undefined ? undefined : own.buffer(body);
+        });
+    }
+    get requestText() {
+        const body = this.requestBuffer;
+        return body === undefined ? undefined : own.textOf(body, 'utf8');
+    }
+    get requestBody() { return this.requestText; }
+    get responseBuffer() { return undefined; }
+    get responseText() { return undefined; }
+    get responseBody() { return undefined; }
+
+    async readRequestText() { const text = this.requestText; return text === undefined ? '' : text; }
+    async readRequestJSON() { return JSON.parse(await this.readRequestText()); }
+    async readRequestArrayBuffer() {
+        const body = this.requestBuffer;
+        return body === undefined ? new ArrayBuffer(0) : body.slice().buffer;
+    }
+
+    log(value) { native.logOf(this.#id, own.levels.INFO, own.dump(value).toWellFormed()); }
+    warn(value) { native.logOf(this.#id, own.levels.WARN, own.dump(value).toWellFormed()); }
+    error(value) { native.logOf(this.#id, own.levels.ERR, own.dump(value).toWellFormed()); }
+
+    sendHeader() { native.sendHeader(this.#id); }
+    send(data) { native.send(this.#id, own.raw(data)); }
+    finish() { native.finish(this.#id); }
+    decline() { native.decline(this.#id); }
+    return(status, text) {
+        native.return(this.#id, statusOf(status), text === undefined ? undefined : own.raw(text));
+    }
+    internalRedirect(target) {
+        if (target === undefined) {
+            throw new TypeError('uri is required');
+        }
+        native.redirect(this.#id, own.raw(target));
+    }
+    setReturnValue(value) { own.returned = { isSet: true, value }; }
+    jsVarNames(prefix) {
+        if (prefix !== undefined && typeof prefix !== 'string') {
+            throw new TypeError('prefix is not a string');
+        }
+        const start = prefix === undefined ? '' : prefix;
+        return native.jsVarNames(this.#id).filter((name) => name.startsWith(start));
+    }
+
+    subrequest(uri, options, callback) {
+        if (arguments.length === 0 || uri === undefined || uri === '') {
+            throw new TypeError('uri is required');
+        }
+        const target = textual(uri, 'uri arg');
+        let given = options;
+        let done = callback;
+        if (typeof options === 'function') {
+            [given, done] = [undefined, options];
+        }
+        const order = orderOf(given);
+        if (done !== undefined && typeof done !== 'function') {
+            throw new TypeError('callback is not a function');
+        }
+        if (order.detached) {
+            if (done !== undefined) {
+                throw new TypeError('detached flag and callback are mutually exclusive');
+            }
+            native.subrequest(this.#id, 0, target, order.args, order.method, order.body);
+            return undefined;
+        }
+        const start = (id) => native.subrequest(this.#id, id, target, order.args,
+            order.method, order.body);
+        const reply = (answer) => new Reply(this, answer);
+        if (done !== undefined) {
+            own.begin(start, (answer) => {
+                if (answer.error !== undefined) {
+                    throw new Error(answer.error);
+                }
+                done(reply(answer));
+            });
+            return undefined;
+        }
+        let settle;
+        const promise = new Promise((resolve, reject) => { settle = { resolve, reject }; });
+        own.begin(start, (answer) => {
+            if (answer.error !== undefined) {
+                settle.reject(new Error(answer.error));
+            } else {
+                settle.resolve(reply(answer));
+            }
+        });
+        return promise;
+    }
+}
+
+// The text of an argument of `subrequest`.
+function textual(value, name) {
+    try {
+        return String(value).toWellFormed();
+    } catch (_) {
+        throw new TypeError(`failed to convert ${name}`);
+    }
+}
+
+function orderOf(given) {
+    const order = { args: '', method: 'GET', body: undefined, detached: false };
+    if (given === undefined || given === null) {
+        return order;
+    }
+    if (typeof given === 'string') {
+        order.args = given.toWellFormed();
+        return order;
+    }
+    if (typeof given !== 'object') {
+        throw new TypeError('failed to convert options');
+    }
+    if (given.args !== undefined) {
+        order.args = textual(given.args, 'options.args');
+    }
+    if (given.method !== undefined) {
+        order.method = textual(given.method, 'options.method').toUpperCase();
+    }
+    if (given.body !== undefined) {
+        order.body = own.raw(given.body);
+    }
+    order.detached = Boolean(given.detached);
+    return order;
+}
+
+function statusOf(value) {
+    const status = Number(value);
+    if (!Number.isInteger(status)) {
+        throw new TypeError('is not a number');
+    }
+    if (status < 0 || status > 999) {
+        throw new RangeError('number is out of range');
+    }
+    return status;
+}
+
+// The answer of a subrequest.
+class Reply {
+    #answer;
+    #parent;
+    #out;
+    constructor(parent, answer) {
+        this.#parent = parent;
+        this.#answer = answer;
+    }
+    get [Symbol.toStringTag]() { return 'Request'; }
+    get status() { return this.#answer.status; }
+    get headersOut() {
+        if (this.#out === undefined) {
+            this.#out = fields(() => this.#answer.headers, SINGLE_OUT);
+        }
+        return this.#out;
+    }
+    get rawHeadersOut() { return this.#answer.headers; }
+    get responseBuffer() { return own.buffer(this.#answer.body); }
+    get responseText() { return own.textOf(this.#answer.body, 'utf8'); }
+    get responseBody() { return this.responseText; }
+    get method() { return this.#answer.method; }
+    get uri() { return this.#answer.uri; }
+    get args() { return querystring.parse(this.#answer.args); }
+    get headersIn() { return this.#parent.headersIn; }
+    get rawHeadersIn() { return this.#parent.rawHeadersIn; }
+    get remoteAddress() { return this.#parent.remoteAddress; }
+    get httpVersion() { return this.#parent.httpVersion; }
+    get internal() { return true; }
+    get parent() { return this.#parent; }
+    subrequest() {
+        throw new TypeError('subrequest can only be created for the primary request');
+    }
+    log(value) { this.#parent.log(value); }
+    warn(value) { this.#parent.warn(value); }
+    error(value) { this.#parent.error(value); }
+}
+
+let request;
+own.request = function (id) {
+    if (request === undefined || request.id !== id) {
+        request = { id, object: new Request(id) };
+    }
+    return request.object;
+};
+const clear = own.reset;
+own.reset = function () {
+    request = undefined;
+    clear();
+};
+
+const ngx = {
+    get [Symbol.toStringTag]() { return 'ngx'; },
+    get version() { return native.place('version'); },
+    get version_number() {
+        const [major, minor, patch] = native.place('version').split('.').map(Number);
+        return major * 1000000 + minor * 1000 + patch;
+    },
+    build: 'millpond',
+    get prefix() { return native.place('prefix'); },
+    get conf_prefix() { return native.place('conf_prefix'); },
+    get conf_file_path() { return native.place('conf_file_path'); },
+    get error_log_path() { return native.place('error_log_path'); },
+    get worker_id() { return native.number(0); },
+    INFO: own.levels.INFO,
+    WARN: own.levels.WARN,
+    ERR: own.levels.ERR,
+    log(level, value) {
+        if (![0, 1, 2].includes(level)) {
+            throw new TypeError('unknown log level');
+        }
+        own.log(level, value);
+    },
+    fetch() { return Promise.reject(new Error('ngx.fetch() is not supported')); },
+};
+own.define(globalThis, 'ngx', ngx);
