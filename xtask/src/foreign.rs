@@ -1,9 +1,12 @@
-//! `cargo xtask foreign`: runs files of the nginx-tests suite against the binary.
+//! `cargo xtask foreign`: runs files of the nginx-tests suite, and of njs's, against the binary.
 //!
 //! The suite is Perl and is not part of this project: a clone is found through `--suite` or
 //! `NGINX_TESTS_DIR`, and without one the task says so and counts nothing. Which files must pass
 //! stands in `tests/foreign/nginx-tests.txt`; single subtests that may fail stand in
 //! `tests/foreign/excused.txt` as `FILE | SUBTEST | REASON`.
+//!
+//! The tests of njs (`nginx/t` of a clone, `NJS_TESTS_DIR`) use the library of that suite. They run
+//! after it, or alone with `--njs`; their lists are `njs-tests.txt` and `njs-excused.txt`.
 //!
 //! 1. A listed file that skips itself is a failure: a directive that is no longer known makes
 //!    these files skip, and that must be seen.
@@ -31,9 +34,29 @@ const JOBS: usize = 2;
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Request {
     suite: Option<PathBuf>,
+    /// The suites that are run.
+    wanted: Wanted,
     files: Vec<String>,
     /// True if files outside the list may be named.
     scope: Scope,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Wanted {
+    /// nginx-tests, and without names of files njs's.
+    #[default]
+    All,
+    /// njs's alone.
+    Njs,
+}
+
+/// A suite, and what is said of it here.
+struct Suite {
+    dir: PathBuf,
+    /// The folder of the library, where it is that of another suite.
+    library: Option<PathBuf>,
+    list: &'static str,
+    excused: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,31 +66,60 @@ enum Scope {
     Any,
 }
 
-/// Runs the files that `args` name, or the list.
+/// Runs the files that `args` name, or the lists.
 pub(crate) fn run(args: &[String]) -> Result<Tally> {
     let request = Request::parse(args)?;
-    let Some(suite) = request.suite.or_else(suite_from_environment) else {
+    let Some(dir) = request.suite.clone().or_else(suite_from_environment) else {
         println!("foreign: skipped, no clone of nginx-tests (set NGINX_TESTS_DIR)");
         return Ok(Tally::SKIP);
     };
-    let listed = list(&workspace::root().join("tests/foreign/nginx-tests.txt"))?;
+    if std::env::var_os("MILLPOND_BIN").is_none() && !checks::build_binary().status()?.success() {
+        bail!("the binary does not build");
+    }
+    let njs = std::env::var_os("NJS_TESTS_DIR").map(|njs| Suite {
+        dir: PathBuf::from(njs),
+        library: Some(dir.join("lib")),
+        list: "njs-tests.txt",
+        excused: "njs-excused.txt",
+    });
+    let own = Suite {
+        dir,
+        library: None,
+        list: "nginx-tests.txt",
+        excused: "excused.txt",
+    };
+    match (request.wanted, njs) {
+        (Wanted::Njs, Some(njs)) => run_of(&njs, &request),
+        (Wanted::Njs, None) => {
+            bail!("--njs needs a clone of njs (set NJS_TESTS_DIR to its nginx/t)")
+        }
+        (Wanted::All, Some(njs)) if request.files.is_empty() => {
+            let mut sum = run_of(&own, &request)?;
+            sum += run_of(&njs, &request)?;
+            Ok(sum)
+        }
+        (Wanted::All, _) => run_of(&own, &request),
+    }
+}
+
+/// Runs the files of one suite.
+fn run_of(suite: &Suite, request: &Request) -> Result<Tally> {
+    let folder = workspace::root().join("tests/foreign");
+    let listed = list(&folder.join(suite.list))?;
     let files = match (request.scope, request.files.is_empty()) {
         (_, true) => listed,
-        (Scope::Any, false) => request.files,
+        (Scope::Any, false) => request.files.clone(),
         (Scope::Listed, false) => {
             for file in &request.files {
                 if !listed.contains(file) {
                     bail!("{file} is not in the list; --all runs any file");
                 }
             }
-            request.files
+            request.files.clone()
         }
     };
-    if std::env::var_os("MILLPOND_BIN").is_none() && !checks::build_binary().status()?.success() {
-        bail!("the binary does not build");
-    }
-    let excused = Excused::read(&workspace::root().join("tests/foreign/excused.txt"))?;
-    let reports = run_files(&suite, &files)?;
+    let excused = Excused::read(&folder.join(suite.excused))?;
+    let reports = run_files(suite, &files)?;
     Ok(print_table(&reports, &excused))
 }
 
@@ -96,6 +148,7 @@ impl Request {
                     request.suite = Some(PathBuf::from(dir));
                 }
                 "--all" => request.scope = Scope::Any,
+                "--njs" => request.wanted = Wanted::Njs,
                 flag if flag.starts_with('-') => bail!("unknown flag {flag}"),
                 file => request.files.push(file.to_string()),
             }
@@ -154,7 +207,7 @@ struct Report {
     tap: Tap,
 }
 
-fn run_files(suite: &Path, files: &[String]) -> Result<Vec<Report>> {
+fn run_files(suite: &Suite, files: &[String]) -> Result<Vec<Report>> {
     let next = AtomicUsize::new(0);
     let reports = Mutex::new(Vec::new());
     let programs = packages::is_root().then(programs_for_root).transpose()?;
@@ -190,12 +243,16 @@ fn programs_for_root() -> Result<PathBuf> {
 }
 
 /// Runs a file; with `programs` as root.
-fn run_file(suite: &Path, file: &str, programs: Option<&Path>) -> Result<Report> {
+fn run_file(suite: &Suite, file: &str, programs: Option<&Path>) -> Result<Report> {
     let start = Instant::now();
     let mut command = Command::new("timeout");
+    command.args(["-k", "5", &FILE_SECONDS.to_string(), "perl"]);
+    if let Some(library) = &suite.library {
+        command.arg("-I").arg(library);
+    }
     command
-        .args(["-k", "5", &FILE_SECONDS.to_string(), "perl", file])
-        .current_dir(suite)
+        .arg(file)
+        .current_dir(&suite.dir)
         .stdin(Stdio::null())
         // INVARIANT 4.
         .env("TEST_NGINX_UNSAFE", "1")

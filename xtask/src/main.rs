@@ -49,7 +49,7 @@ const USAGE: &str = "usage: cargo xtask TASK
                          (xtask/arrows.txt), or names where the arrows of CRATE stand
   docs [--check]         writes directives.md, variables.md, metrics.md and the picture of the
                          architecture in docs/ from the code, or compares them
-  foreign [--suite DIR] [--all] [FILE...]
+  foreign [--suite DIR] [--njs] [--all] [FILE...]
                          nginx-tests files against the binary: those of the list, or FILEs of it;
                          with --all any file of the suite
   nginx-tests DIR        the same with the suite in DIR: foreign --suite DIR
