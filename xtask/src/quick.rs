@@ -160,6 +160,12 @@ const AREAS: &[Area] = &[
         ],
     },
     Area {
+        name: "scripts",
+        about: "functions in JavaScript",
+        crates: &["script"],
+        tests: &["scripts"],
+    },
+    Area {
         name: "certificates",
         about: "certificates that are ordered from an authority",
         crates: &["acme"],

@@ -26,6 +26,8 @@ pub mod request;
 pub mod request_body;
 pub mod rewrite;
 pub mod route;
+#[cfg(feature = "script")]
+pub mod script;
 pub mod site;
 pub mod steps;
 pub mod subrequest;

@@ -93,6 +93,12 @@ const HANDLERS: &[Step] = &[
         is_due: |level| handler::access::has_gate(level.settings),
         run: Run::Acts(enter),
     },
+    #[cfg(feature = "script")]
+    Step {
+        phase: Phase::Access,
+        is_due: |level| crate::script::access::is_due(level.draft),
+        run: Run::Acts(crate::script::access::begin),
+    },
     Step {
         phase: Phase::Precontent,
         is_due: |level| level.draft.has::<TryFiles>(),

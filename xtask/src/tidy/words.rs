@@ -43,6 +43,8 @@ const DISKS: &[&str] = &[
     "crates/millpond/src/",
     "crates/proxy/src/content/",
     "crates/proxy/src/handler/",
+    // Modules of scripts, while a configuration is read.
+    "crates/proxy/src/script/read.rs",
     // Databases of addresses.
     "crates/proxy/src/map/geoip2/database.rs",
     "crates/system/src/log/",

@@ -77,11 +77,17 @@ pub enum Place {
     CharsetMaps,
     /// The logs of a block whose servers have others.
     BlockLogs,
+    /// The scripts of a location.
+    Scripts,
+    /// The code that looks at the heads of a location's answers.
+    HeadHook,
+    /// The names of variables that scripts have.
+    ScriptNames,
 }
 
 impl Place {
     /// The count of places.
-    const COUNT: usize = Place::BlockLogs as usize + 1;
+    const COUNT: usize = Place::ScriptNames as usize + 1;
 }
 
 /// At most one value for each place.

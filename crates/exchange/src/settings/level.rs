@@ -131,6 +131,20 @@ impl Closing<'_> {
         F::resolve(&raws, &mut self.builder.cx)
     }
 
+    /// The same, of each block by itself, the outermost first.
+    pub fn own_of_each<F>(&mut self) -> Vec<F>
+    where
+        F: Family,
+        F::Raw: Any,
+    {
+        let levels = self.levels.iter();
+        let raws: Vec<&F::Raw> = levels.filter_map(|level| level.own.get()).collect();
+        let mut resolved = raws
+            .iter()
+            .map(|raw| F::resolve(&[*raw], &mut self.builder.cx));
+        resolved.by_ref().collect()
+    }
+
     /// The place of a directive of such a family: the innermost line.
     pub fn span_of_own<F>(&self, name: &str) -> Option<Span>
     where

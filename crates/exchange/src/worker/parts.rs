@@ -33,11 +33,13 @@ pub enum Place {
     Endpoints,
     /// Files that stay open for the next request.
     Files,
+    /// Engines of scripts.
+    Scripts,
 }
 
 impl Place {
     /// The count of places.
-    const COUNT: usize = Place::Files as usize + 1;
+    const COUNT: usize = Place::Scripts as usize + 1;
 }
 
 /// At most one value for each place.

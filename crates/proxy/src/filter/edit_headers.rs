@@ -22,7 +22,7 @@ use millpond_conf::{
 use millpond_semantics::date::parse_http_date;
 use millpond_wire::header::{Field, Known};
 
-use super::headers;
+use super::{HeadHook, headers};
 use crate::filter::settings::FilterSettings;
 use crate::request::Request;
 use millpond_exchange::response::type_set::ContentType;
@@ -360,6 +360,9 @@ pub(crate) fn run(req: &mut Request, response: &mut Response) {
         return;
     }
     let location = Arc::clone(&req.location);
+    if let Some(HeadHook(look)) = location.parts.get() {
+        look(req, response);
+    }
     for line in location
         .settings
         .of::<FilterSettings>()

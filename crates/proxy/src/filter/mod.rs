@@ -105,12 +105,21 @@ impl Part for Texts {
     const PLACE: Place = Place::Texts;
 }
 
+/// Code of another module that looks at the heads of a location's answers, and may change them,
+/// before any other filter does.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadHook(pub fn(&mut Request, &mut Response));
+
+impl Part for HeadHook {
+    const PLACE: Place = Place::HeadHook;
+}
+
 /// Notes the filters that may have something to do for answers of a block.
 pub fn close(level: &mut Closing<'_>) {
     let filters = level.settings.of::<FilterSettings>();
     let adds_trailers = !filters.headers.trailers.is_empty();
     let due = DueFilters {
-        edits: !filters.edit_headers.lines.is_empty(),
+        edits: !filters.edit_headers.lines.is_empty() || level.draft.has::<HeadHook>(),
         adds: adds_trailers || filters.headers.adds_fields(),
         adds_trailers,
         marks_clients: !matches!(filters.userid.mode, UserIdMode::Off | UserIdMode::Log),

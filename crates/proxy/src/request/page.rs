@@ -82,6 +82,19 @@ pub struct Role {
 }
 
 impl Role {
+    /// The count of subrequests around the request.
+    pub(crate) fn depth(&self) -> u8 {
+        match self.kind {
+            Kind::Main => 0,
+            _ => u8::MAX - self.nested_left,
+        }
+    }
+
+    /// Takes another method for what `$request_method` is.
+    pub(crate) fn set_method(&mut self, method: Method) {
+        self.method = method;
+    }
+
     /// True for a subrequest whose answer is a part of the page.
     pub fn is_shown(&self) -> bool {
         matches!(self.kind, Kind::Shown | Kind::Replaceable)

@@ -24,7 +24,7 @@
 //! are escaped when they come from a path that had escapes and go into a query, a redirect, or a
 //! value before the first replacement that matched.
 
-mod answer;
+pub(crate) mod answer;
 pub mod computed;
 mod condition;
 mod functions;

@@ -316,6 +316,12 @@ impl VariableTable {
         Some(VarId(number as u32))
     }
 
+    /// True for a variable that has no meaning but the values that it is given.
+    pub fn is_stored(&self, id: VarId) -> bool {
+        let meaning = self.meanings.get(id.0 as usize);
+        matches!(meaning, Some(Meaning::Set | Meaning::Stored))
+    }
+
     /// Number of variables.
     pub fn len(&self) -> usize {
         self.meanings.len()

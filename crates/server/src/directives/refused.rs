@@ -20,6 +20,36 @@ pub(crate) const REFUSED: &[Refused] = &[
                  a script",
     },
     Refused {
+        names: "js_body_filter js_filter js_preread",
+        reason: "scripts change heads of answers only, by \"js_header_filter\"",
+    },
+    Refused {
+        names: "js_fetch_buffer_size js_fetch_max_response_buffer_size js_fetch_timeout \
+                js_fetch_ciphers js_fetch_protocols js_fetch_verify js_fetch_verify_depth \
+                js_fetch_trusted_certificate js_fetch_keepalive js_fetch_keepalive_requests \
+                js_fetch_keepalive_time js_fetch_keepalive_timeout js_fetch_proxy",
+        reason: "ngx.fetch() is not supported; \"r.subrequest()\" asks a location with \
+                 \"proxy_pass\"",
+    },
+    Refused {
+        names: "js_shared_dict_zone js_preload_object",
+        reason: "scripts share nothing between workers yet; a module keeps what its own code sets",
+    },
+    Refused {
+        names: "js_periodic",
+        reason: "scripts run for requests only; a timer outside can ask a location with \
+                 \"js_content\"",
+    },
+    Refused {
+        names: "js_context_reuse_max_size",
+        reason: "memory is not counted by context; \"js_memory_limit\" bounds that of all",
+    },
+    Refused {
+        names: "js_load_http_native_module js_load_stream_native_module",
+        reason: "native code is not loaded into this program; \"js_import\" reads modules in \
+                 JavaScript",
+    },
+    Refused {
         names: "mail auth_http auth_http_timeout auth_http_header auth_http_pass_client_cert \
                 protocol timeout max_errors imap_client_buffer imap_capabilities imap_auth \
                 pop3_capabilities pop3_auth proxy proxy_buffer proxy_pass_error_message \

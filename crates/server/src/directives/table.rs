@@ -15,9 +15,9 @@ use millpond_proxy::cache::zones::{LocationCaches, Zones};
 use millpond_proxy::conditional::not_modified::ConditionPolicy;
 use millpond_proxy::content::ContentHandler;
 use millpond_proxy::content::settings::ContentSettings;
-use millpond_proxy::filter::Texts;
 use millpond_proxy::filter::charset::CharsetMaps;
 use millpond_proxy::filter::settings::FilterSettings;
+use millpond_proxy::filter::{HeadHook, Texts};
 use millpond_proxy::handler::limit_zone::LimitZones;
 use millpond_proxy::handler::settings::HandlerSettings;
 use millpond_proxy::handler::try_files::TryFiles;
@@ -32,6 +32,9 @@ use millpond_proxy::var::VariablePolicy;
 use millpond_proxy::{
     cache, collector, content, filter, handler, log, map, otel, rewrite, steps, tls, upstream,
 };
+
+#[cfg(feature = "script")]
+use millpond_proxy::script;
 
 use crate::handler::{api, dashboard, health, metrics};
 
@@ -58,6 +61,10 @@ const ROWS: &[&[Row]] = &[
     health::ROWS,
     metrics::ROWS,
     handler::mp4::ROWS,
+    #[cfg(feature = "script")]
+    script::content::ROWS,
+    #[cfg(feature = "script")]
+    script::variable::ROWS,
     handler::stub_status::ROWS,
     upstream::declare::ROWS,
     upstream::pass::ROWS,
@@ -95,6 +102,8 @@ pub(super) const DECLARED: &[fn(&mut Builder, &mut Parts)] = &[
     keep_declared::<Orders>,
     keep_declared::<ZoneNames>,
     keep_declared::<Zones>,
+    #[cfg(feature = "script")]
+    script::variable::keep,
 ];
 
 /// Keeps what lines have declared, if only that it is nothing, as a part of the configuration.
@@ -106,12 +115,20 @@ fn keep_declared<T: Part + Default>(builder: &mut Builder, parts: &mut Parts) {
 pub(crate) const HOOKS: Hooks = Hooks {
     rooms: ROOMS,
     server_rooms: SERVER_ROOMS,
-    families: &[handler::mp4::FAMILY, otel::policy::FAMILY],
+    families: &[
+        handler::mp4::FAMILY,
+        otel::policy::FAMILY,
+        #[cfg(feature = "script")]
+        script::FAMILY,
+    ],
     check: &[upstream::redirect::check, upstream::cookie::check],
     parts: &[
         keep::<ContentHandler>,
         keep::<LocationCaches>,
         keep::<Script>,
+        keep::<HeadHook>,
+        #[cfg(feature = "script")]
+        keep::<script::Scripts>,
         keep::<StatusZone>,
         keep::<Texts>,
         keep::<TryFiles>,
@@ -140,6 +157,8 @@ pub(crate) const HOOKS: Hooks = Hooks {
         cache::peers::close,
         filter::sub::close,
         filter::charset::close,
+        #[cfg(feature = "script")]
+        script::close,
         filter::close,
         otel::policy::close,
         steps::close,

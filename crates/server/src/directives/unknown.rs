@@ -59,6 +59,7 @@ pub(crate) const MODULES: &[Module] = &[
         "*_by_lua* lua_*",
         "\"map\", \"if\", \"rewrite\" and \"auth_request\" decide without a script",
     ),
+    #[cfg(not(feature = "script"))]
     row(
         "njs",
         "js_*",
@@ -403,7 +404,6 @@ mod tests {
             ("content_by_lua_block", "lua-nginx-module (OpenResty)"),
             ("access_by_lua", "lua-nginx-module (OpenResty)"),
             ("lua_shared_dict", "lua-nginx-module (OpenResty)"),
-            ("js_import", "njs"),
             ("vhost_traffic_status_zone", "nginx-module-vts"),
             ("pagespeed", "ngx_pagespeed"),
             ("modsecurity_rules_file", "ModSecurity-nginx"),

@@ -1,0 +1,319 @@
+//! `js_import`, `js_path`, `js_engine`, `js_memory_limit`, `js_time_limit`, `js_context_reuse`,
+//! `js_header_filter`, `js_access`: scripts in nginx's JavaScript, as requests run them.
+//!
+//! The language, its objects and its bounds are those of `crates/script`; here a request is made
+//! its host. What computes variables stands in `variable.rs`, what makes answers in `content.rs`.
+//!
+//! ```text
+//! a request ─► Session (a context that is lent to it) ─► a turn ─┬─ done ─► what it wants is done
+//!                 ▲                                              └─ waits ─► operations (tasks of
+//!                 └───────────────────── the first that ends ◄───────────── the request, no more)
+//! ```
+//!
+//! Invariants:
+//! 1. Nothing here is asked for a request of a location that names no script.
+//! 2. What a script waits for ends with its request.
+
+pub(crate) mod access;
+pub mod content;
+mod engines;
+mod host;
+mod operation;
+mod read;
+mod session;
+pub mod variable;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond_conf::value::{FromWord, WordError};
+use millpond_conf::{ArgError, Args, ByteSize, Family, FromArgs, ParseContext, Word};
+use millpond_exchange::response::Response;
+use millpond_exchange::scope::parts::{Part, Place};
+use millpond_exchange::settings::level::{Closing, OwnFamily};
+use millpond_script::{Fault, Import, Limits, Program};
+use millpond_system::log::error::Level;
+
+use self::host::Out;
+use self::session::Session;
+use crate::filter::HeadHook;
+use crate::log::request_error;
+use crate::request::Request;
+
+/// The settings of this module.
+pub const FAMILY: OwnFamily = OwnFamily::of::<ScriptPolicy>();
+
+/// The scripts of a location.
+#[derive(Clone, Debug, Family)]
+#[family(http, server, location)]
+pub struct ScriptPolicy {
+    /// A folder in which modules are looked for, beside that of the configuration file and that of
+    /// the module which imports; there may be several.
+    #[directive(name = "js_path", repeat)]
+    pub paths: Vec<String>,
+    /// A module, and the name under which other lines know its functions; without one it is the
+    /// file's, less its ending. Modules are read, with all that they import, when the configuration
+    /// is; a mistake in one is told with its line, and nothing of them runs before a request.
+    /// Imports of outer blocks hold, too.
+    #[directive(name = "js_import", repeat)]
+    pub imports: Vec<ImportLine>,
+    /// The engine that runs scripts.
+    ///
+    /// # Differs from nginx
+    ///
+    /// There is QuickJS only; `njs` is taken, and QuickJS runs.
+    #[directive(name = "js_engine", default = "qjs")]
+    pub engine: ScriptEngine,
+    /// The most memory that all scripts of a worker take together; what needs more fails, and its
+    /// request is answered with 500.
+    ///
+    /// # Differs from nginx
+    ///
+    /// nginx has no such limit.
+    #[directive(name = "js_memory_limit", default = "64m")]
+    pub memory: ByteSize,
+    /// The longest time that a script runs without waiting; then it is stopped, its request is
+    /// answered with 500, and the log has the place.
+    ///
+    /// # Differs from nginx
+    ///
+    /// nginx has no such limit.
+    #[directive(name = "js_time_limit", default = "250ms")]
+    pub time: Duration,
+    /// The most contexts that a worker keeps for reuse by other requests, with the values of their
+    /// modules' variables; 0: each request gets one of its own.
+    #[directive(name = "js_context_reuse", default = "128")]
+    pub idle: u32,
+    /// A function that sees the head of an answer, and may change its status and fields. It cannot
+    /// wait.
+    #[directive(
+        name = "js_header_filter",
+        contexts(location, if_location, limit_except)
+    )]
+    pub header_filter: Option<FunctionName>,
+    /// A function that lets a request in or, by `r.return()`, refuses it; a location's own. It may
+    /// wait.
+    #[directive(name = "js_access")]
+    pub access: Option<FunctionName>,
+}
+
+/// A module, and its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportLine(Import);
+
+impl FromArgs for ImportLine {
+    const SYNTAX: &'static str = "[name from] file";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let (name, file) = match args.words {
+            [file] => {
+                let whole = file.text.rsplit('/').next().unwrap_or_default();
+                let name = whole.strip_suffix(".js").unwrap_or(whole);
+                (name.to_string(), file.text.clone())
+            }
+            [name, from, file] if from.text == "from" => (name.text.clone(), file.text.clone()),
+            [_, from, _] => {
+                let message = format!("invalid parameter \"{}\"", from.text);
+                return Err(ArgError::value(1, message));
+            }
+            _ => return Err(ArgError::Count),
+        };
+        if !is_name(&name) {
+            let message = format!("cannot extract export name from file path \"{name}\"");
+            return Err(ArgError::value(0, message));
+        }
+        Ok(ImportLine(Import { name, file }))
+    }
+}
+
+/// A function of a module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionName(pub(crate) String);
+
+impl FunctionName {
+    /// The function that a word names.
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        if !text.split('.').all(is_name) {
+            return Err(format!(
+                "invalid function \"{text}\", it has to be \"module.function\""
+            ));
+        }
+        Ok(FunctionName(text.to_string()))
+    }
+}
+
+impl FromWord for FunctionName {
+    const SYNTAX: &'static str = "module.function";
+
+    fn from_word(word: &Word, _cx: &mut ParseContext) -> Result<Self, WordError> {
+        FunctionName::read(&word.text).map_err(WordError::Message)
+    }
+}
+
+/// True for a name of the language.
+fn is_name(text: &str) -> bool {
+    let mut chars = text.chars();
+    let is_first = |c: char| c.is_ascii_alphabetic() || matches!(c, '_' | '$');
+    chars.next().is_some_and(is_first) && chars.all(|c| is_first(c) || c.is_ascii_digit())
+}
+
+/// An engine of nginx's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScriptEngine {
+    /// QuickJS.
+    Quick,
+    /// nginx's first one, for which QuickJS runs.
+    Njs,
+}
+
+impl FromWord for ScriptEngine {
+    const SYNTAX: &'static str = "qjs | njs";
+
+    fn from_word(word: &Word, cx: &mut ParseContext) -> Result<Self, WordError> {
+        match word.text.as_str() {
+            "qjs" => Ok(ScriptEngine::Quick),
+            "njs" => {
+                let message =
+                    "the engine \"njs\" is not part of this program, QuickJS runs scripts";
+                cx.diagnostics.push_warning(word.span, message);
+                Ok(ScriptEngine::Njs)
+            }
+            other => Err(WordError::Message(format!("invalid value \"{other}\""))),
+        }
+    }
+}
+
+/// The scripts of a location, ready to run.
+#[derive(Clone, Debug)]
+pub struct Scripts {
+    pub(crate) program: Arc<Program>,
+    pub(crate) limits: Limits,
+    header_filter: Option<FunctionName>,
+    pub(crate) access: Option<FunctionName>,
+}
+
+impl Part for Scripts {
+    const PLACE: Place = Place::Scripts;
+}
+
+/// The programs that were read so far, by what they were read from.
+#[derive(Default)]
+struct Programs(Vec<Read>);
+
+/// A program that was read; none where it has a mistake.
+struct Read {
+    imports: Vec<Import>,
+    folders: Vec<PathBuf>,
+    program: Option<Arc<Program>>,
+}
+
+/// Reads the modules of a block, and keeps for requests what they run.
+pub fn close(level: &mut Closing<'_>) {
+    let policy: ScriptPolicy = level.own();
+    let each = level.own_of_each::<ScriptPolicy>();
+    let named = named(&each);
+    if named.is_empty() {
+        return check_unnamed(level, &policy);
+    }
+    let conf_dir = level.builder.cx.conf_dir.clone();
+    let paths = each.iter().flat_map(|it| &it.paths);
+    let mut folders = vec![conf_dir.clone()];
+    folders.extend(paths.map(|path| conf_dir.join(path)));
+    let Some(program) = program(level, named, folders) else {
+        return;
+    };
+    if policy.header_filter.is_some() {
+        level.draft.put(HeadHook(look_at_head));
+    }
+    level.draft.put(Scripts {
+        program,
+        limits: Limits {
+            memory: policy.memory.as_usize(),
+            time: policy.time,
+            idle: policy.idle as usize,
+        },
+        header_filter: policy.header_filter,
+        access: policy.access,
+    });
+}
+
+/// The modules of all blocks; of two of one name, that of the inner block.
+fn named(each: &[ScriptPolicy]) -> Vec<Import> {
+    let mut named: Vec<Import> = Vec::new();
+    for ImportLine(import) in each.iter().flat_map(|it| &it.imports) {
+        match named.iter_mut().find(|it| it.name == import.name) {
+            Some(known) => *known = import.clone(),
+            None => named.push(import.clone()),
+        }
+    }
+    named
+}
+
+/// Refuses functions where there are no modules.
+fn check_unnamed(level: &mut Closing<'_>, policy: &ScriptPolicy) {
+    for (name, function) in [
+        ("js_access", &policy.access),
+        ("js_header_filter", &policy.header_filter),
+    ] {
+        let span = level.span_of_own::<ScriptPolicy>(name);
+        if let (Some(function), Some(span)) = (function, span) {
+            let message = format!("no imports defined for \"{name}\" \"{}\"", function.0);
+            level.error_once(span, message);
+        }
+    }
+}
+
+/// The program of these modules; a mistake is told once.
+fn program(
+    level: &mut Closing<'_>,
+    imports: Vec<Import>,
+    folders: Vec<PathBuf>,
+) -> Option<Arc<Program>> {
+    let known = level.builder.of::<Programs>().0.iter();
+    let mut same = known.filter(|it| it.imports == imports && it.folders == folders);
+    if let Some(read) = same.next() {
+        return read.program.clone();
+    }
+    let files = level.builder.cx.files.clone();
+    let loaded = Program::load(&imports, &folders, move |path| read::module(&files, path));
+    let program = match loaded {
+        Ok(program) => Some(program),
+        Err(error) => {
+            let line = level.span_of_own::<ScriptPolicy>("js_import");
+            let span = line.unwrap_or_else(|| level.span());
+            level.error_once(span, error.to_string());
+            None
+        }
+    };
+    let programs = level.builder.of::<Programs>();
+    programs.0.push(Read {
+        imports,
+        folders,
+        program: program.clone(),
+    });
+    program
+}
+
+/// Runs `js_header_filter`.
+fn look_at_head(req: &mut Request, response: &mut Response) {
+    let location = Arc::clone(&req.location);
+    let Some(scripts) = location.parts.get::<Scripts>() else {
+        return;
+    };
+    let Some(function) = &scripts.header_filter else {
+        return;
+    };
+    let mut out = Out::of_answer(response);
+    let outcome = Session::begin(req, scripts)
+        .and_then(|mut session| session.at_once(req, &mut out, &function.0));
+    out.change(response);
+    if let Err(fault) = outcome {
+        tell(req, &fault);
+    }
+}
+
+/// Writes to the error log why a script came to no end of its own.
+pub(crate) fn tell(req: &Request, fault: &Fault) {
+    request_error::write(req, Level::Error, format_args!("js {fault}"));
+}

@@ -1,0 +1,173 @@
+//! A script that runs for a request: the context that it is lent, and the way to its end.
+//!
+//! A request keeps its context until it has ended, so that all its scripts see the same values of
+//! modules. A subrequest has one of its own: another script of the page may wait meanwhile.
+//!
+//! Invariants:
+//! 1. While a script runs, the request stands in the engine, and a copy in its place; it comes back
+//!    whatever the script does.
+//! 2. A context whose script waits is lent to no other script.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use millpond_script::{Entry, Fault, Instance, Reply, Turn};
+
+use super::Scripts;
+use super::engines::Engines;
+use super::host::{Out, RequestHost};
+use super::operation::Running;
+use crate::request::Request;
+
+thread_local! {
+    static NEXT: Cell<u32> = const { Cell::new(1) };
+}
+
+/// The context of a request between its scripts, as a note.
+struct Lent {
+    /// The depth of the request among the subrequests of its page.
+    depth: u8,
+    number: u32,
+    instance: RefCell<Option<Instance<RequestHost>>>,
+}
+
+impl Lent {
+    /// Notes with a request that it has no context yet.
+    fn note(req: &mut Request, depth: u8) -> Rc<Lent> {
+        let lent = Rc::new(Lent {
+            depth,
+            number: NEXT.with(|next| next.replace(next.get().wrapping_add(1))),
+            instance: RefCell::default(),
+        });
+        req.notes.put(Rc::clone(&lent));
+        lent
+    }
+}
+
+/// A request's script.
+pub(super) struct Session {
+    instance: Option<Instance<RequestHost>>,
+    lent: Rc<Lent>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(instance) = self.instance.take().filter(Instance::is_usable) {
+            self.lent.instance.replace(Some(instance));
+        }
+    }
+}
+
+impl Session {
+    /// The context that the request has, or a new one.
+    pub(super) fn begin(req: &mut Request, scripts: &Scripts) -> Result<Session, Fault> {
+        let depth = req.role.as_ref().map_or(0, |role| role.depth());
+        let noted = req.notes.get::<Rc<Lent>>().map(Rc::clone);
+        let lent = noted
+            .filter(|lent| lent.depth == depth)
+            .unwrap_or_else(|| Lent::note(req, depth));
+        let kept = lent
+            .instance
+            .borrow_mut()
+            .take()
+            .filter(|it| it.is_of(&scripts.program) && it.is_usable() && !it.is_busy());
+        let instance = match kept {
+            Some(instance) => instance,
+            None => {
+                let engine = req.worker().of::<Engines>().idle()?;
+                engine.lend(&scripts.program, scripts.limits)?
+            }
+        };
+        Ok(Session {
+            instance: Some(instance),
+            lent,
+        })
+    }
+
+    /// Runs a function that must not wait; its value, if it has one.
+    pub(super) fn at_once(
+        &mut self,
+        req: &mut Request,
+        out: &mut Out,
+        function: &str,
+    ) -> Result<Option<Bytes>, Fault> {
+        match self.call(req, out, function)? {
+            Turn::Done(value) => Ok(value),
+            Turn::Waits => {
+                // Nobody tells it the end, so that it cannot be reused.
+                self.instance = None;
+                Err(Fault::Waits(function.to_string()))
+            }
+        }
+    }
+
+    /// Runs a function to its end.
+    pub(super) async fn finish(
+        &mut self,
+        req: &mut Request,
+        out: &mut Out,
+        function: &str,
+    ) -> Result<(), Fault> {
+        let mut turn = self.call(req, out, function)?;
+        let mut running = Running::default();
+        // Each round takes the end of an operation, of which a script may order more; the client's
+        // leaving ends it.
+        while turn == Turn::Waits {
+            running.begin(req, out);
+            let Some(ended) = running.next().await else {
+                break;
+            };
+            out.running = running.len();
+            turn = self.resume(req, out, ended)?;
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, req: &mut Request, out: &mut Out, function: &str) -> Result<Turn, Fault> {
+        let entry = Entry {
+            function,
+            request: self.lent.number,
+            piece: None,
+        };
+        self.turn(req, out, |instance, host| instance.call(host, &entry))
+    }
+
+    fn resume(
+        &mut self,
+        req: &mut Request,
+        out: &mut Out,
+        ended: (u32, Reply),
+    ) -> Result<Turn, Fault> {
+        let number = self.lent.number;
+        self.turn(req, out, |instance, host| {
+            instance.resume(host, number, ended)
+        })
+    }
+
+    fn turn(
+        &mut self,
+        req: &mut Request,
+        out: &mut Out,
+        run: impl FnOnce(
+            &mut Instance<RequestHost>,
+            RequestHost,
+        ) -> (Option<RequestHost>, Result<Turn, Fault>),
+    ) -> Result<Turn, Fault> {
+        let Some(instance) = &mut self.instance else {
+            return Err(Fault::GivenUp);
+        };
+        // INVARIANT 1.
+        let copy = req.fork();
+        let host = RequestHost {
+            req: std::mem::replace(req, copy),
+            out: std::mem::take(out),
+        };
+        let (host, outcome) = run(instance, host);
+        if let Some(host) = host {
+            *req = host.req;
+            *out = host.out;
+        }
+        outcome
+    }
+}
