@@ -45,6 +45,8 @@ const OWN: &str = "__millpond";
 const STACK: usize = 256 << 10;
 /// Time for the words about a failure, and for the end of what was cut off.
 const GRACE: Duration = Duration::from_millis(20);
+/// The words for a `null` that was thrown.
+const NULL_THROWN: &str = "a value of type null";
 /// The most jobs that are let run out when a turn was cut off; more end the engine.
 const MOST_LEFT: usize = 1000;
 
@@ -560,13 +562,22 @@ impl<H: Host> Instance<H> {
                 stack: stack.to_string(),
             };
         }
-        if text.contains("out of memory") || text.contains("Allocation failed") {
+        if text.contains("out of memory")
+            || text.contains("Allocation failed")
+            || (text == NULL_THROWN && self.is_short_of_memory())
+        {
             self.engine.idle.borrow_mut().clear();
             return Fault::Memory {
                 limit: self.limits.memory,
             };
         }
         Fault::Thrown(text)
+    }
+
+    /// True where the engine throws `null`, since there is no memory for an error.
+    fn is_short_of_memory(&self) -> bool {
+        let used = self.engine.runtime.memory_usage().malloc_size;
+        usize::try_from(used).is_ok_and(|used| used >= self.limits.memory / 4 * 3)
     }
 
     /// Gives the context back for another request, or throws it away.

@@ -620,3 +620,30 @@ fn rejections_that_nobody_handles_are_told() {
     };
     assert!(text.starts_with("Error: late at main ("), "{text}");
 }
+
+#[test]
+fn contexts_that_have_no_room_are_told_as_such() {
+    let place = Place::new();
+    let text = "function wait() { setTimeout(() => {}, 1000) } export default { wait };";
+    let program = place.file("main.js", text).program().unwrap();
+    let limits = Limits {
+        memory: 4 << 20,
+        ..LIMITS
+    };
+    let mut waiting = Vec::new();
+    let fault = loop {
+        let mut instance = place.engine.lend(&program, limits).unwrap();
+        match instance.call(Notes::default(), &entry("main.wait")).1 {
+            Ok(Turn::Waits) => waiting.push(instance),
+            Ok(other) => panic!("{other:?}"),
+            Err(fault) => break fault,
+        }
+        assert!(waiting.len() < 100);
+    };
+    assert_eq!(fault, Fault::Memory { limit: 4 << 20 });
+    assert!(waiting.len() > 4, "{}", waiting.len());
+    waiting.clear();
+    let mut instance = place.engine.lend(&program, limits).unwrap();
+    let (_, turn) = instance.call(Notes::default(), &entry("main.wait"));
+    assert_eq!(turn, Ok(Turn::Waits));
+}

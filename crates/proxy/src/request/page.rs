@@ -81,6 +81,7 @@ pub struct Role {
     pub time_format: Option<Bytes>,
 }
 
+#[cfg(feature = "script")]
 impl Role {
     /// The count of subrequests around the request.
     pub(crate) fn depth(&self) -> u8 {
@@ -94,7 +95,9 @@ impl Role {
     pub(crate) fn set_method(&mut self, method: Method) {
         self.method = method;
     }
+}
 
+impl Role {
     /// True for a subrequest whose answer is a part of the page.
     pub fn is_shown(&self) -> bool {
         matches!(self.kind, Kind::Shown | Kind::Replaceable)
