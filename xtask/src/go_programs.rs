@@ -1,6 +1,7 @@
 //! Programs of the Go module proxy that tests need, at pinned versions, below `target/tools`:
 //! h2spec, the suite of RFC 9113 and RFC 7541, pebble, an authority that speaks ACME, nats-server,
-//! which keeps the logs of fleets, and helm and kubeconform, which check the chart.
+//! which keeps the logs of fleets, versitygw, an S3 server, and helm and kubeconform, which check
+//! the chart.
 //!
 //! 1. They are installed where packages are: unasked on machines of continuous integration only,
 //!    else by `cargo xtask setup`. Without them, or without Go, their tests are skipped.
@@ -11,7 +12,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// The programs, and the modules with their versions.
-const PROGRAMS: [(&str, &str); 5] = [
+const PROGRAMS: [(&str, &str); 6] = [
     (
         "h2spec",
         "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible",
@@ -21,6 +22,10 @@ const PROGRAMS: [(&str, &str); 5] = [
         "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1",
     ),
     ("nats-server", "github.com/nats-io/nats-server/v2@v2.15.2"),
+    (
+        "versitygw",
+        "github.com/versity/versitygw/cmd/versitygw@v1.8.0",
+    ),
     ("helm", "helm.sh/helm/v3/cmd/helm@v3.22.0"),
     (
         "kubeconform",

@@ -221,6 +221,7 @@ const AREAS: &[Area] = &[
             "https",
             "keepalive",
             "mirror",
+            "proxy_aws_sign",
             "proxy_bind",
             "resolver",
             "store_files",

@@ -224,6 +224,64 @@ impl miette::Diagnostic for Snippet {
     }
 }
 
+/// Puts stars in the place of the values of parameters that are secrets (`secret_key=…`), as many
+/// bytes, so that offsets stay right.
+fn hide_secrets(text: &mut String) {
+    let mut out = String::new();
+    let mut rest = text.as_str();
+    while let Some(at) = rest.find('=') {
+        let (before, behind) = rest.split_at(at + 1);
+        out.push_str(before);
+        rest = behind;
+        let name = name_before(before);
+        if !is_secret(name) {
+            continue;
+        }
+        let bare = before.trim_end_matches('=').strip_suffix(name);
+        let quote = bare.and_then(|it| it.chars().next_back());
+        let is_end = |char: char| match quote {
+            Some(quote @ ('"' | '\'')) => char == quote,
+            _ => char.is_whitespace() || ";{}".contains(char),
+        };
+        let (value, behind) = rest.split_at(rest.find(is_end).unwrap_or(rest.len()));
+        let stars = value
+            .chars()
+            .map(|char| if char == '\n' { "\n" } else { "*" });
+        out.extend(
+            stars
+                .zip(value.chars())
+                .map(|(star, char)| star.repeat(char.len_utf8())),
+        );
+        rest = behind;
+    }
+    if !out.is_empty() {
+        out.push_str(rest);
+        *text = out;
+    }
+}
+
+/// A word of a statement as it may be shown: the value of a secret is left out.
+pub fn shown(word: &str) -> String {
+    match word.split_once('=') {
+        Some((name, _)) if is_secret(name) => format!("{name}=***"),
+        _ => word.to_string(),
+    }
+}
+
+/// The name of a parameter at the end of a text, before an equals sign.
+fn name_before(text: &str) -> &str {
+    let is_of_names = |char: char| char.is_ascii_alphanumeric() || char == '_';
+    let mut words = text.trim_end_matches('=').rsplit(|char| !is_of_names(char));
+    words.next().unwrap_or_default()
+}
+
+/// True for the name of a parameter that is a secret.
+fn is_secret(name: &str) -> bool {
+    ["secret", "session_token", "access_key"]
+        .iter()
+        .any(|part| name.contains(part))
+}
+
 /// A text in UTF-8, and how offsets in the bytes of the file become offsets in it.
 struct Text<'a> {
     bytes: &'a [u8],
@@ -241,6 +299,7 @@ impl<'a> Text<'a> {
                 lossy.push(char);
             }
         }
+        hide_secrets(&mut lossy);
         Text { bytes, lossy }
     }
 
@@ -267,5 +326,32 @@ impl<'a> Text<'a> {
         }
         let before = self.bytes.get(..offset).unwrap_or(self.bytes);
         String::from_utf8_lossy(before).len().min(self.lossy.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_shown_to_nobody() {
+        for (text, expected) in [
+            ("a region=r secret_key=HUSH;", "a region=r secret_key=****;"),
+            ("\"secret_key=a b\" x", "\"secret_key=***\" x"),
+            ("'session_token=a\n=b' x=y", "'session_token=*\n**' x=y"),
+            (
+                "secretkey=\u{e4}=\u{e4}; keys_zone=one:1m",
+                "secretkey=*****; keys_zone=one:1m",
+            ),
+            ("\u{e4}access_key==x", "\u{e4}access_key=**"),
+            ("no", "no"),
+        ] {
+            let mut shown = text.to_string();
+            hide_secrets(&mut shown);
+            assert_eq!(shown, expected);
+            assert_eq!(shown.len(), text.len(), "{text}");
+        }
+        assert_eq!(shown("secret_key=a b"), "secret_key=***");
+        assert_eq!(shown("a=b"), "a=b");
     }
 }

@@ -47,7 +47,7 @@ impl fmt::Display for UriError {
 impl std::error::Error for UriError {}
 
 /// The value of a hexadecimal digit.
-pub(crate) fn hex_value(digit: u8) -> Option<u8> {
+pub fn hex_value(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),
         b'a'..=b'f' => Some(digit - b'a' + 10),

@@ -141,9 +141,14 @@ impl Reaches<'_> {
         let conf_dir = file.parent().unwrap_or(Path::new(""));
         let name = statement.name.text.as_str();
         let words = statement.args.iter().map(|word| word.text.as_str());
-        if name == "listen" {
-            for path in words.filter_map(|word| word.strip_prefix("unix:")) {
-                self.add_file(&prefix.join(path), Right::Write, name);
+        let inside = match name {
+            "listen" => Some(("unix:", prefix, Right::Write)),
+            "proxy_aws_sign" => Some(("credentials=", conf_dir, Right::Read)),
+            _ => None,
+        };
+        if let Some((before, start, right)) = inside {
+            for path in words.filter_map(|word| word.strip_prefix(before)) {
+                self.add_file(&start.join(path), right, name);
             }
             return;
         }
@@ -234,7 +239,7 @@ mod tests {
 
     /// Directives that take files, and are no paths of their own: names in a request, lines of a
     /// block, folders that are taken from what was built.
-    const OTHERS: [&str; 22] = [
+    const OTHERS: [&str; 23] = [
         "acme_issuer",
         "cache_site_counters",
         "client_body_temp_path",
@@ -249,6 +254,7 @@ mod tests {
         "listen",
         "location",
         "otel_exporter",
+        "proxy_aws_sign",
         "proxy_cache_path",
         "proxy_temp_path",
         "scgi_cache_path",

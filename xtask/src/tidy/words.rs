@@ -45,6 +45,8 @@ const DISKS: &[&str] = &[
     "crates/proxy/src/handler/",
     // Modules of scripts, while a configuration is read.
     "crates/proxy/src/script/read.rs",
+    // Keys of AWS.
+    "crates/proxy/src/upstream/aws_sign/credentials.rs",
     // Databases of addresses.
     "crates/proxy/src/map/geoip2/database.rs",
     "crates/system/src/log/",

@@ -9,9 +9,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use millpond_conf::Contexts;
 use millpond_conf::source::{Sources, Span};
 use millpond_conf::tree::Statement;
+use millpond_conf::{Contexts, render};
 use millpond_server::directives::all_directives;
 use millpond_server::explain::{self, Caching, End, Explanation, Passed, Question};
 use millpond_server::source::salvage::{Salvage, salvage};
@@ -193,7 +193,8 @@ impl Page<'_> {
         }
         let _ = writeln!(out, "\n{}", self.paint.paint(Role::Title, "In force here"));
         for statement in in_force(&chain) {
-            let words: Vec<&str> = statement.args.iter().map(|word| &*word.text).collect();
+            let words = statement.args.iter().map(|word| render::shown(&word.text));
+            let words: Vec<String> = words.collect();
             let text = format!("{} {}", statement.name.text, words.join(" "));
             let place = self.paint.paint(Role::Faint, &self.place(statement.span));
             let _ = if text.chars().count() > 48 {

@@ -32,6 +32,7 @@ use millpond_wire::http1::Method;
 use millpond_wire::http1::response::ResponseHead;
 
 use super::ask::Ask;
+use super::aws_sign;
 use super::balance::Selection;
 use super::broken::Broken;
 use super::connect::{Connection, Maker, Source, Way};
@@ -186,7 +187,11 @@ async fn fetch_with(
         };
         tries.spend();
         note_sticky(req, (group, &peer));
-        let own = traced(req, &prepared);
+        let mut own = traced(req, &prepared);
+        if aws_sign::is_on(req, target.protocol, ask) {
+            let head = own.as_deref().unwrap_or(&prepared);
+            own = Some(Box::pin(aws_sign::sign(req, head)).await?);
+        }
         let mut run = Try {
             req,
             settings: &location.settings,

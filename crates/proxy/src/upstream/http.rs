@@ -25,6 +25,7 @@ use millpond_wire::header::Known;
 use millpond_wire::http1::{Method, Version, encode};
 
 use super::ask::Ask;
+use super::aws_sign;
 use super::cdn_loop;
 use super::early_data;
 use super::grpc;
@@ -316,6 +317,7 @@ fn write_fields(
             || is_named(field.name)
             || (by_rfc && field.known == Known::Via)
             || cdn_loop::is_ours(req, field.name)
+            || aws_sign::is_kept_back(req, field.name)
             || is_kept_back(req, (ask, rules), field.known)
             || is_set(field.name);
         let left = if by_rfc {

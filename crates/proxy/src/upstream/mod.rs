@@ -8,6 +8,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod ask;
+pub mod aws_sign;
 pub mod balance;
 mod broken;
 pub(crate) mod buffer;

@@ -14,6 +14,8 @@ use millpond_wire::header::Known;
 use millpond_wire::http1::Method;
 
 use super::ask::Ask;
+use super::aws_sign;
+use super::aws_sign::chunks::ChunkSigner;
 use super::encryption::Encryption;
 use super::pass::{PassTarget, Resolved};
 use crate::request::Request;
@@ -96,7 +98,7 @@ impl OutBody {
 }
 
 /// Framing around the parts of a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum OutFraming {
     /// Nothing.
     Plain,
@@ -104,6 +106,8 @@ pub enum OutFraming {
     Chunked,
     /// FastCGI's records.
     Stdin,
+    /// Chunks with signatures, inside of what the head frames.
+    Signed(Rc<ChunkSigner>),
 }
 
 /// A request ready to be sent to any peer.
@@ -141,19 +145,23 @@ pub(crate) fn prepare(
 }
 
 /// True if the body must be read whole before the request can be encoded.
-pub(crate) fn must_read_body(req: &Request, protocol: Protocol) -> bool {
+pub(crate) fn must_read_body(req: &mut Request, protocol: Protocol) -> bool {
     if !request_body::is_to_be_read(req) {
         return false;
     }
-    let policy = &req.location.settings.pass(protocol).request;
-    let http = &req.location.settings.of::<UpstreamSettings>().pass_http;
+    let location = Arc::clone(&req.location);
+    let policy = &location.settings.pass(protocol).request;
+    let http = &location.settings.of::<UpstreamSettings>().pass_http;
     // nginx: a body that is set may name the client's, which is read whole for it.
     if protocol == Protocol::Http && http.set_body.is_some() {
         return true;
     }
+    if protocol == Protocol::Http && aws_sign::must_read_body(req) {
+        return true;
+    }
     // nginx: some protocols have no way to send a body of unknown length.
     let record = record::of(protocol);
-    let needs_length = (record.needs_length)(&req.location.settings);
+    let needs_length = (record.needs_length)(&location.settings);
     let has_no_length = matches!(req.body, RequestBody::Unread { length: None });
     // nginx: a gRPC request is a stream.
     if record.is_live {

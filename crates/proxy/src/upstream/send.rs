@@ -17,6 +17,7 @@ use millpond_system::body::Piece;
 use millpond_system::socket::More;
 use millpond_system::transport::Transport;
 
+use super::aws_sign::chunks::Chunks;
 use super::request::{OutBody, OutFraming, Prepared};
 use millpond_exchange::client::body::Remains;
 use millpond_wire::fastcgi::record;
@@ -47,6 +48,8 @@ pub(crate) struct Outgoing {
     /// True while the client has more of the body.
     from_client: bool,
     framing: OutFraming,
+    /// Chunks of a body that is signed while it goes out.
+    chunks: Option<Box<Chunks>>,
     /// True once a byte went out.
     pub has_sent: bool,
     /// Bytes sent.
@@ -65,7 +68,11 @@ impl Outgoing {
             queue: VecDeque::new(),
             rest: None,
             from_client: false,
-            framing: prepared.framing,
+            framing: prepared.framing.clone(),
+            chunks: match &prepared.framing {
+                OutFraming::Signed(signer) => Some(Box::new(Chunks::new(signer))),
+                _ => None,
+            },
             has_sent: false,
             sent: 0,
             received: 0,
@@ -76,8 +83,10 @@ impl Outgoing {
             outgoing.push_body(first.clone(), Remains::More);
             return outgoing;
         }
-        match (prepared.framing, prepared.body.whole()) {
-            (OutFraming::Stdin, Some(whole)) => outgoing.rest = Some(Box::new(whole)),
+        match (&prepared.framing, prepared.body.whole()) {
+            (OutFraming::Stdin | OutFraming::Signed(_), Some(whole)) => {
+                outgoing.rest = Some(Box::new(whole))
+            }
             (OutFraming::Stdin, None) => outgoing.push_record_head(0),
             (_, whole) => outgoing.queue.extend(whole),
         }
@@ -87,7 +96,7 @@ impl Outgoing {
 
     /// True when something stands around the parts of the body.
     pub(crate) fn is_framed(&self) -> bool {
-        self.framing != OutFraming::Plain
+        !matches!(self.framing, OutFraming::Plain)
     }
 
     /// True when everything was sent.
@@ -108,8 +117,9 @@ impl Outgoing {
     /// Takes what the client has sent of the body; the last part may be empty.
     pub(crate) fn push_body(&mut self, bytes: Bytes, remains: Remains) {
         self.received += bytes.len() as u64;
-        match self.framing {
+        match &self.framing {
             OutFraming::Plain => self.push_memory(bytes),
+            OutFraming::Signed(_) => self.push_signed(&bytes),
             OutFraming::Chunked if bytes.is_empty() => {}
             OutFraming::Chunked => {
                 let head = chunked::chunk_head(bytes.len() as u64);
@@ -126,8 +136,9 @@ impl Outgoing {
         }
         if remains == Remains::Nothing {
             self.from_client = false;
-            match self.framing {
+            match &self.framing {
                 OutFraming::Plain => {}
+                OutFraming::Signed(_) => self.end_signed(),
                 OutFraming::Chunked => self.push_memory(Bytes::from_static(chunked::LAST_CHUNK)),
                 OutFraming::Stdin => self.push_record_head(0),
             }
@@ -137,6 +148,39 @@ impl Outgoing {
     fn push_memory(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
             self.queue.push_back(Piece::Memory(bytes));
+        }
+    }
+
+    /// Queues the chunks that are whole now.
+    fn push_signed(&mut self, bytes: &[u8]) {
+        let ready = self.chunks.iter_mut().flat_map(|chunks| chunks.push(bytes));
+        self.queue.extend(ready.map(Piece::Memory));
+    }
+
+    /// Queues the last chunks.
+    fn end_signed(&mut self) {
+        let last = self.chunks.iter_mut().flat_map(|chunks| chunks.finish());
+        self.queue.extend(last.map(Piece::Memory));
+    }
+
+    /// Queues a chunk or two of a body in a file, while there is a rest; its end follows it.
+    fn refill_signed(&mut self) {
+        while self.queue.is_empty()
+            && let Some(mut rest) = self.rest.take()
+        {
+            match rest.take_memory() {
+                Ok(bytes) => self.push_signed(&bytes),
+                Err(error) => {
+                    self.queue.clear();
+                    self.failed = Some(std::io::Error::other(error));
+                    return;
+                }
+            }
+            if rest.is_empty() {
+                self.end_signed();
+            } else {
+                self.rest = Some(rest);
+            }
         }
     }
 
@@ -155,6 +199,9 @@ impl Outgoing {
 
     /// Keeps a record or two in the queue while there is a rest; its end follows it.
     fn refill(&mut self) {
+        if self.chunks.is_some() {
+            return self.refill_signed();
+        }
         while self.queue.len() < 4
             && let Some(mut rest) = self.rest.take()
         {

@@ -5,6 +5,7 @@
 
 use millpond_conf::Scope;
 
+use super::aws_sign::AwsSignPolicy;
 use super::cdn_loop::CdnLoopPolicy;
 use super::cookie::CookiePolicy;
 use super::fastcgi::FastCgiPolicy;
@@ -41,6 +42,8 @@ pub struct UpstreamSettings {
     /// Ends of tunnels.
     #[protocol("tunnel")]
     pub tunnel: PassSettings,
+    /// Signatures of requests.
+    pub aws_sign: AwsSignPolicy,
     /// Circles of proxies.
     pub cdn_loop: CdnLoopPolicy,
     /// Interim answers of upstreams.

@@ -204,7 +204,11 @@ pub(crate) const MODULES: &[Module] = &[
         "\"proxy_pass\" passes to its own server",
     ),
     row("nginx_ajp_module", "ajp_*", "\"proxy_pass\" passes by HTTP"),
-    row("ngx_aws_auth", "aws_*", ""),
+    row(
+        "ngx_aws_auth",
+        "aws_*",
+        "\"proxy_aws_sign\" signs requests to an origin",
+    ),
     row(
         "nginx-auth-ldap",
         "auth_ldap auth_ldap_* ldap_server",
