@@ -223,6 +223,7 @@ const AREAS: &[Area] = &[
             "mirror",
             "proxy_aws_sign",
             "proxy_bind",
+            "proxy_redirect_follow",
             "resolver",
             "store_files",
             "upstream_log",

@@ -88,6 +88,8 @@ pub struct Attempt {
     pub is_encrypted: bool,
     /// The reason why it was asked.
     pub why: Why,
+    /// Number of redirects that led to it.
+    pub redirects: u32,
     /// The head that it was sent, if it speaks HTTP.
     pub head: Bytes,
     /// The range that the cache asked for.

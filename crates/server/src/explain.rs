@@ -203,6 +203,9 @@ pub enum End {
 pub struct Passed {
     /// The address and path that are asked; or why there is none.
     pub to: Result<String, String>,
+    /// The number of the upstream's redirects that are followed; none where the client follows
+    /// them.
+    pub redirects: Option<u32>,
     /// Part of the cache in the request; or why it does not.
     pub cache: Result<Caching, String>,
 }
@@ -539,8 +542,10 @@ fn passed(req: &mut Request, target: &Arc<PassTarget>) -> Passed {
             }
             format!("{}{}", resolved.host, text(&uri))
         });
+    let follow = millpond_proxy::upstream::redirect_follow::most(req, target.protocol);
     Passed {
         to,
+        redirects: follow,
         cache: caching(req, target),
     }
 }

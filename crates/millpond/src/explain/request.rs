@@ -134,6 +134,12 @@ impl Page<'_> {
             },
         };
         self.line(out, "answer", &answer);
+        if let End::Passed(passed) = &explained.end
+            && let Some(most) = passed.redirects
+        {
+            let text = format!("up to {most} are followed; their end is the answer");
+            self.line(out, "redirects", &text);
+        }
     }
 
     fn push_cache(&self, out: &mut String, passed: &Passed, options: &RequestOptions) {

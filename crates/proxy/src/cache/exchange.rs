@@ -318,6 +318,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
             range: ask.range,
             if_range: ask.if_range,
             peer: None,
+            hop: None,
             label: ask.label,
         };
         self.fetch_as(ask)

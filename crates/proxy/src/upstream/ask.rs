@@ -10,6 +10,7 @@ use bytes::Bytes;
 use millpond_cache::status::CacheStatus;
 use millpond_wire::header::Known;
 
+use super::redirect_follow::Hop;
 use super::request::Prepared;
 use crate::request::Request;
 use millpond_exchange::trace::Why;
@@ -42,6 +43,8 @@ pub struct Ask {
     pub if_range: Option<Bytes>,
     /// The question is one to a peer that owns the key.
     pub(crate) peer: Option<Rc<PeerAsk>>,
+    /// The step on a way of redirects, where one was followed.
+    pub(crate) hop: Option<Hop>,
     /// Label of the request that these additions belong to.
     pub label: Option<CacheStatus>,
 }
@@ -60,6 +63,21 @@ impl Ask {
             Some(CacheStatus::Bypass) => Why::Bypass,
             _ => Why::Miss,
         }
+    }
+
+    /// True for a field of the client or the configuration that another origin does not get.
+    pub(crate) fn withholds(&self, name: &[u8]) -> bool {
+        self.hop.is_some_and(|hop| hop.withholds(name))
+    }
+
+    /// True once a way of redirects has left the first origin.
+    pub(crate) fn has_left(&self) -> bool {
+        self.hop.is_some_and(|hop| hop.has_left)
+    }
+
+    /// True if another origin is asked than the one that the location names.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.hop.is_some_and(|hop| hop.is_foreign)
     }
 
     /// The range that is asked for with its condition, by the fields' names.

@@ -22,8 +22,10 @@ use crate::tls::certificate_cache::Pair;
 use crate::tls::named::Identities;
 use crate::tls::origins;
 use crate::tls::origins::Origin;
+use crate::tls::settings::OriginSslPolicy;
 use crate::upstream::pass::PassTarget;
 use crate::upstream::pass_settings::SettingsByProtocol as _;
+use crate::upstream::settings::UpstreamSettings;
 use millpond_exchange::failure::Failure;
 use millpond_exchange::protocol::Protocol;
 use millpond_exchange::settings::level::Closing;
@@ -34,17 +36,30 @@ pub fn close(level: &mut Closing<'_>) {
         return;
     };
     let target = Arc::clone(target);
-    if !target.may_encrypt() {
-        return;
+    let policy = &level.settings.pass(target.protocol).ssl;
+    if target.may_encrypt() {
+        let origin = origins::made(policy, target.protocol, level.builder);
+        origin
+            .into_iter()
+            .for_each(|origin| target.set_origin(origin));
     }
-    let origin = origins::made(
-        &level.settings.pass(target.protocol).ssl,
-        target.protocol,
-        level.builder,
-    );
-    origin
-        .into_iter()
-        .for_each(|origin| target.set_origin(origin));
+    let settings = level.settings.of::<UpstreamSettings>();
+    if target.protocol == Protocol::Http && settings.follow.follow.on().is_some() {
+        // Who it is that asks is told to nobody whom the configuration does not name.
+        let policy = OriginSslPolicy {
+            tells_name: true,
+            name: None,
+            certificate: None,
+            key: None,
+            password_file: None,
+            commands: Vec::new(),
+            ..policy.clone()
+        };
+        let origin = origins::made(&policy, target.protocol, level.builder);
+        origin
+            .into_iter()
+            .for_each(|origin| target.set_foreign(origin));
+    }
 }
 
 /// Encryption that a connection to a peer is to have; connections with an equal one are alike.
@@ -102,6 +117,17 @@ impl Encryption {
             of_session: Vec::new(),
             certificate,
         })
+    }
+
+    /// The encryption of a connection to a host that the configuration does not name.
+    pub(super) fn to(origin: &Arc<Origin>, host: &str) -> Encryption {
+        Encryption {
+            origin: Arc::clone(origin),
+            name: Arc::from(bare_name(host)),
+            protocol: None,
+            of_session: Vec::new(),
+            certificate: None,
+        }
     }
 
     /// The certificates of the names; none if the context has them, or there are none.

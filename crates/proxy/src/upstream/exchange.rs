@@ -32,7 +32,6 @@ use millpond_wire::http1::Method;
 use millpond_wire::http1::response::ResponseHead;
 
 use super::ask::Ask;
-use super::aws_sign;
 use super::balance::Selection;
 use super::broken::Broken;
 use super::connect::{Connection, Maker, Source, Way};
@@ -42,10 +41,12 @@ use super::head::{BodyPlan, Coding, HeadStep, Switching, drop_duplicates};
 use super::hints::Hints;
 use super::http2::carrier::Carrier;
 use super::next::{NextCause, Tries};
+use super::own_head;
 use super::pass::{PassTarget, Resolved};
 use super::pass_settings::PassSettings;
 use super::peer::Peer;
 use super::receive::{BodyContext, StderrMessage, UpstreamBody};
+use super::redirect_follow;
 use super::request::{self, OutBody, Prepared};
 use super::send::{Happened, Outgoing};
 use super::store::StoreTarget;
@@ -56,7 +57,7 @@ use crate::upstream::keepalive::IdlePeers;
 use crate::upstream::pass_settings::SettingsByProtocol as _;
 use crate::upstream::record;
 use crate::upstream::settings::UpstreamSettings;
-use crate::{otel, request_body, websocket};
+use crate::{request_body, websocket};
 use millpond_exchange::client::body::Remains;
 use millpond_exchange::failure::{CLIENT_LEFT, Failure, UpstreamFailure, UpstreamKind};
 use millpond_exchange::protocol::Protocol;
@@ -158,7 +159,8 @@ fn note_failed(req: &Request, (group, peer): (&Group, &Peer)) {
 /// Bytes of a client's body that are put together to one chunk, about (arbitrary: two reads).
 pub(super) const READY_MAX: usize = 32 * 1024;
 
-async fn fetch_with(
+/// Asks the peers of an upstream, until one answers.
+pub(super) async fn fetch_with(
     req: &mut Request,
     target: &PassTarget,
     ask: &Ask,
@@ -171,9 +173,7 @@ async fn fetch_with(
             &*own
         }
     };
-    if request::must_read_body(req, target.protocol) {
-        Box::pin(request_body::read_all(req)).await?;
-    }
+    read_body(req, target.protocol).await?;
     let prepared = Box::new(prepare(req, (target, resolved), ask)?);
     let location = Arc::clone(&req.location);
     let settings = location.settings.pass(target.protocol);
@@ -187,11 +187,7 @@ async fn fetch_with(
         };
         tries.spend();
         note_sticky(req, (group, &peer));
-        let mut own = traced(req, &prepared);
-        if aws_sign::is_on(req, target.protocol, ask) {
-            let head = own.as_deref().unwrap_or(&prepared);
-            own = Some(Box::pin(aws_sign::sign(req, head)).await?);
-        }
+        let own = own_head::of_try(req, target.protocol, (&prepared, ask)).await?;
         let mut run = Try {
             req,
             settings: &location.settings,
@@ -215,7 +211,8 @@ async fn fetch_with(
                 Some(cause) => (cause, Ok(fetched)),
                 None => {
                     group.answered(&peer);
-                    return Ok(learnt(req, (group, &peer), fetched));
+                    let fetched = learnt(req, (group, &peer), fetched);
+                    return redirect_follow::followed(req, (target, resolved), ask, fetched).await;
                 }
             },
             // nginx: the next peer would get no socket either.
@@ -239,13 +236,12 @@ async fn fetch_with(
     }
 }
 
-/// The request with the span of a try in its head; none where it is the same for all of them.
-fn traced(req: &mut Request, prepared: &Prepared) -> Option<Box<Prepared>> {
-    let head = otel::exchange::address(req, &prepared.head)?;
-    Some(Box::new(Prepared {
-        head,
-        ..prepared.clone()
-    }))
+/// Reads the client's body whole, where the request cannot be made without it.
+async fn read_body(req: &mut Request, protocol: Protocol) -> Result<(), Failure> {
+    if request::must_read_body(req, protocol) {
+        Box::pin(request_body::read_all(req)).await?;
+    }
+    Ok(())
 }
 
 /// Looks up the name of a target that depends on the request.
@@ -454,6 +450,7 @@ impl Try<'_> {
             protocol: self.protocol,
             is_encrypted: self.prepared.encryption.is_some(),
             why: self.ask.why(self.req.is_background),
+            redirects: self.ask.hop.map_or(0, |hop| hop.number),
             head: self.prepared.asked_head(self.protocol),
             range: self.ask.range.clone(),
             started_ms: clock::wall_us(self.started).div_euclid(1000),

@@ -22,6 +22,7 @@ use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Template, Words};
 use millpond_semantics::uri::{EscapeKind, escape_into};
 use millpond_wire::header::Known;
+use millpond_wire::http1::request::FieldRef;
 use millpond_wire::http1::{Method, Version, encode};
 
 use super::ask::Ask;
@@ -275,10 +276,9 @@ fn write_fields(
             .iter()
             .any(|set| set.name.as_bytes().eq_ignore_ascii_case(name))
     };
-    let host = policy
-        .set_headers
-        .iter()
-        .find(|set| set.name.eq_ignore_ascii_case("host"));
+    // Another origin has a name of its own.
+    let is_host = |set: &&SetHeader| set.name.eq_ignore_ascii_case("host") && !ask.is_foreign();
+    let host = policy.set_headers.iter().find(is_host);
     let host = host.map(|set| req.eval(&set.value));
     let host = host.as_deref().unwrap_or(resolved.host.as_bytes());
     if !host.is_empty() {
@@ -287,7 +287,8 @@ fn write_fields(
         encode::write_known(head, Known::Host, resolved.host.as_bytes());
     }
     for set in policy.set_headers {
-        if set.name.eq_ignore_ascii_case("host") || ask.replaces(set.name.as_bytes()) {
+        let name = set.name.as_bytes();
+        if set.name.eq_ignore_ascii_case("host") || ask.replaces(name) || ask.withholds(name) {
             continue;
         }
         let value = req.eval(&set.value);
@@ -311,15 +312,8 @@ fn write_fields(
     }
     let rules = policy.pass.conformance.rules;
     let by_rfc = rules == Conformance::Rfc9111;
-    let is_named = |name: &[u8]| by_rfc && req.head.connection_has(name);
     for field in req.head.fields() {
-        let is_dropped = is_hop_by_hop(field.known)
-            || is_named(field.name)
-            || (by_rfc && field.known == Known::Via)
-            || cdn_loop::is_ours(req, field.name)
-            || aws_sign::is_kept_back(req, field.name)
-            || is_kept_back(req, (ask, rules), field.known)
-            || is_set(field.name);
+        let is_dropped = is_left_out(req, (ask, rules), field) || is_set(field.name);
         let left = if by_rfc {
             max_forwards::left(req, field)
         } else {
@@ -339,6 +333,17 @@ fn write_fields(
     if by_rfc && !is_set(b"via") {
         write_via(req, head);
     }
+}
+
+/// True for a field of the client that does not go on, whatever the configuration sets.
+fn is_left_out(req: &Request, (ask, rules): (&Ask, Conformance), field: FieldRef<'_>) -> bool {
+    let by_rfc = rules == Conformance::Rfc9111;
+    is_hop_by_hop(field.known)
+        || (by_rfc && (field.known == Known::Via || req.head.connection_has(field.name)))
+        || cdn_loop::is_ours(req, field.name)
+        || aws_sign::is_kept_back(req, field.name)
+        || ask.withholds(field.name)
+        || is_kept_back(req, (ask, rules), field.known)
 }
 
 /// RFC 9110 §7.6.3: a gateway adds itself to Via.

@@ -113,12 +113,23 @@ pub struct PassTarget {
     default_redirect: Option<(Bytes, Bytes)>,
     /// The context of encrypted connections, where some may have to be.
     origin: OnceLock<Arc<Origin>>,
+    /// The context of connections to others, to which redirects lead.
+    foreign: OnceLock<Arc<Origin>>,
 }
 
 #[derive(Debug)]
 enum To {
     Fixed(Resolved),
     Variable(Template),
+    /// The upstream of a redirect, with the whole target.
+    Redirect(Origins, Resolved),
+}
+
+/// The side of the first origin that a redirect leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origins {
+    Own,
+    Foreign,
 }
 
 /// An upstream and what of the target is fixed.
@@ -270,7 +281,7 @@ pub(super) fn pass_to(
             Bytes::from(format!("{}/", url.text)),
             Bytes::from_static(b"/"),
         )),
-        To::Variable(_) => None,
+        To::Variable(_) | To::Redirect(..) => None,
     };
     // nginx: the variable must be defined where it is used.
     let key = (protocol == Protocol::Memcached)
@@ -282,6 +293,7 @@ pub(super) fn pass_to(
         location_prefix,
         default_redirect,
         origin: OnceLock::new(),
+        foreign: OnceLock::new(),
     };
     if protocol == Protocol::Http {
         draft.put(PassPlace(statement.span));
@@ -461,10 +473,6 @@ impl Host {
             format!("{}:{}", self.name, self.port)
         }
     }
-
-    fn is_address(&self) -> bool {
-        self.name.starts_with("unix:") || network::ip_of(&self.name).is_some()
-    }
 }
 
 /// The group of a name: a groups one, or one that another location passes to.
@@ -500,22 +508,31 @@ fn resolve(url: &Url<'_>, groups: &Groups) -> Result<(Arc<Group>, String, u16), 
 
 /// A group of the addresses that a host has now, for one request.
 async fn passing(req: &Request, host: &Host) -> Result<Group, Failure> {
-    let addresses = if host.is_address() {
-        network::resolve(&host.name, host.port)
-            .map_err(|why| Failure::Internal(format!("{why} in upstream \"{}\"", host.name)))?
-    } else {
-        let policy = &req.location.settings.resolver;
-        let name = &host.name;
-        let Some(servers) = &policy.servers else {
-            return Err(unresolved(format!("no resolver defined to resolve {name}")));
-        };
-        let found = servers.0.addresses(name, policy.timeout).await;
-        let found =
-            found.map_err(|why| unresolved(format!("{name} could not be resolved ({why})")))?;
-        let address = |ip| Address::Inet(SocketAddr::new(ip, host.port));
-        found.ips.into_iter().map(address).collect()
-    };
+    let addresses = addresses(req, (&host.name, host.port)).await?;
     Ok(Group::passing(host.group_name(), addresses))
+}
+
+/// The addresses that a host has now.
+pub(super) async fn addresses(
+    req: &Request,
+    (name, port): (&str, u16),
+) -> Result<Vec<Address>, Failure> {
+    if is_address(name) {
+        return network::resolve(name, port)
+            .map_err(|why| Failure::Internal(format!("{why} in upstream \"{name}\"")));
+    }
+    let policy = &req.location.settings.resolver;
+    let Some(servers) = &policy.servers else {
+        return Err(unresolved(format!("no resolver defined to resolve {name}")));
+    };
+    let found = servers.0.addresses(name, policy.timeout).await;
+    let found = found.map_err(|why| unresolved(format!("{name} could not be resolved ({why})")))?;
+    let address = |ip| Address::Inet(SocketAddr::new(ip, port));
+    Ok(found.ips.into_iter().map(address).collect())
+}
+
+fn is_address(name: &str) -> bool {
+    name.starts_with("unix:") || network::ip_of(name).is_some()
 }
 
 fn unresolved(message: String) -> Failure {
@@ -548,18 +565,19 @@ impl PassTarget {
             location_prefix: Bytes::new(),
             default_redirect: None,
             origin: OnceLock::new(),
+            foreign: OnceLock::new(),
         }
     }
 
     /// True when the URL has variables.
     pub fn has_variables(&self) -> bool {
-        matches!(self.to, To::Variable(_))
+        matches!(self.to, To::Variable(_) | To::Redirect(..))
     }
 
     /// The fixed upstream, for `$proxy_host` before a request was passed.
     pub fn fixed(&self) -> Option<&Resolved> {
         match &self.to {
-            To::Fixed(resolved) => Some(resolved),
+            To::Fixed(resolved) | To::Redirect(_, resolved) => Some(resolved),
             To::Variable(_) => None,
         }
     }
@@ -567,7 +585,7 @@ impl PassTarget {
     /// True if connections may have to be encrypted.
     pub fn may_encrypt(&self) -> bool {
         match &self.to {
-            To::Fixed(resolved) => resolved.is_encrypted,
+            To::Fixed(resolved) | To::Redirect(_, resolved) => resolved.is_encrypted,
             To::Variable(_) => self.protocol.encrypted_scheme().is_some(),
         }
     }
@@ -576,6 +594,34 @@ impl PassTarget {
     pub fn set_origin(&self, origin: Arc<Origin>) {
         // The first one stays: a target belongs to one location.
         let _ = self.origin.set(origin);
+    }
+
+    /// Sets the context of encrypted connections to origins that redirects lead to.
+    pub fn set_foreign(&self, origin: Arc<Origin>) {
+        // The first one stays, as above.
+        let _ = self.foreign.set(origin);
+    }
+
+    /// The target of a redirect within the same origin.
+    pub(super) fn within(&self, resolved: Resolved) -> PassTarget {
+        self.redirected(To::Redirect(Origins::Own, resolved))
+    }
+
+    /// The target of a redirect to another origin.
+    pub(super) fn foreign(&self, resolved: Resolved) -> PassTarget {
+        self.redirected(To::Redirect(Origins::Foreign, resolved))
+    }
+
+    fn redirected(&self, to: To) -> PassTarget {
+        PassTarget {
+            protocol: self.protocol,
+            to,
+            key: None,
+            location_prefix: Bytes::new(),
+            default_redirect: None,
+            origin: self.origin.clone(),
+            foreign: self.foreign.clone(),
+        }
     }
 
     /// The encryption of a request's connection to an upstream, if it is to be encrypted.
@@ -587,12 +633,21 @@ impl PassTarget {
         if !resolved.is_encrypted {
             return Ok(None);
         }
-        let Some(origin) = self.origin.get() else {
+        let is_foreign = matches!(self.to, To::Redirect(Origins::Foreign, _));
+        let origin = if is_foreign {
+            self.foreign.get()
+        } else {
+            self.origin.get()
+        };
+        let Some(origin) = origin else {
             let why = "no context for an encrypted connection";
             return Err(Failure::Internal(why.to_string()));
         };
-        let origin = (origin, self.protocol);
-        let by_lines = Encryption::of(req, origin, &resolved.host)?;
+        let by_lines = if is_foreign {
+            Encryption::to(origin, &resolved.host)
+        } else {
+            Encryption::of(req, (origin, self.protocol), &resolved.host)?
+        };
         let settings = &req.location.settings;
         let protocol = (record::of(self.protocol).is_in_streams)(settings).then_some(ALPN);
         Ok(Some(Box::new(Encryption {
@@ -620,7 +675,7 @@ impl PassTarget {
     /// The upstream for a request; the group has no peers as long as its host is not resolved.
     pub fn locate(&self, req: &mut Request) -> Result<(Resolved, Option<Host>), Failure> {
         let template = match &self.to {
-            To::Fixed(resolved) => return Ok((resolved.clone(), None)),
+            To::Fixed(resolved) | To::Redirect(_, resolved) => return Ok((resolved.clone(), None)),
             To::Variable(template) => template,
         };
         let url = req.eval(template);
@@ -654,7 +709,7 @@ pub fn note_host(req: &Request, target: &PassTarget) {
     }
 }
 
-fn note_resolved(req: &Request, resolved: &Resolved) {
+pub(super) fn note_resolved(req: &Request, resolved: &Resolved) {
     let mut trace = req.upstream.borrow_mut();
     trace.host = Some(Arc::clone(&resolved.host));
     trace.port = resolved.port;

@@ -15,6 +15,7 @@ use super::http::HttpPolicy;
 use super::memcached::MemcachedPolicy;
 use super::pass_settings::PassSettings;
 use super::redirect::PassRedirectPolicy;
+use super::redirect_follow::FollowPolicy;
 use super::tunnel::TunnelPolicy;
 use super::uwsgi::UwsgiPolicy;
 use millpond_exchange::scope::parts::{Part, Place};
@@ -62,6 +63,8 @@ pub struct UpstreamSettings {
     pub tunnel_end: TunnelPolicy,
     /// Redirects of upstreams.
     pub pass_redirect: PassRedirectPolicy,
+    /// Redirects that are followed.
+    pub follow: FollowPolicy,
     /// Cookies of upstreams.
     pub pass_cookie: CookiePolicy,
 }

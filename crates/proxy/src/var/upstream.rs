@@ -146,6 +146,15 @@ pub const VARIABLES: &[Variable] = &[
         },
     },
     Variable {
+        name: "upstream_redirects",
+        doc: "Number of redirects that `proxy_redirect_follow` had followed when each peer was asked.",
+        write: |req, out| {
+            each(req, out, |attempt, out| {
+                number(u64::from(attempt.redirects), out)
+            })
+        },
+    },
+    Variable {
         name: "upstream_reason",
         doc: "Why each peer was asked: miss, expired, revalidate, slice, background, bypass or pass.",
         write: |req, out| {

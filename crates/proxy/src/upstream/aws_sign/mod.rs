@@ -270,7 +270,7 @@ fn is_s3(service: &[u8]) -> bool {
 /// True if requests of the location are signed.
 pub(crate) fn is_on(req: &Request, protocol: Protocol, ask: &Ask) -> bool {
     // A peer is asked by the secret of the fleet.
-    protocol == Protocol::Http && ask.peer.is_none() && policy(req).is_some()
+    protocol == Protocol::Http && ask.peer.is_none() && !ask.has_left() && policy(req).is_some()
 }
 
 /// The request with a signature of now.
