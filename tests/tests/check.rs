@@ -374,3 +374,199 @@ fn an_input_without_a_configuration_is_none() {
         "{told}"
     );
 }
+
+/// A configuration of many hands: directives of modules, of older versions, and mistakes.
+const STRANGE: &[(&str, &str)] = &[
+    (
+        "nginx.conf",
+        "load_module modules/ngx_http_image_filter_module.so;
+pid x.pid; error_log stderr;
+events { worker_connections 64; }
+http {
+    include %%DIR%%/mime.types;
+    include %%DIR%%/sites-enabled/*;
+    limit_zone one $binary_remote_addr 10m;
+    vhost_traffic_status_zone;
+    lua_shared_dict dogs 1m;
+    init_by_lua_block {
+        dogs = \"} {\"
+    }
+    pagespeed on; pagespeed FileCachePath /x;
+    upstream app { fair; server 127.0.0.1:9; 127.0.0.1:10; check interval=1000; }
+}
+",
+    ),
+    ("mime.types", "types { text/html html; }\n"),
+    (
+        "sites-enabled/default",
+        "server {
+    listen 127.0.0.1:8443 default_server ssl http2 spdy;
+    listen 127.0.0.1:8444
+           ssl http2;  # both
+    ssl_certificate a.pem; ssl_certificate_key a.pem;
+    satisfy_any on;
+    pagespeed off;
+    location / { fancyindex on; proxy_pass http://app; }
+    location /lua {
+        content_by_lua_block {
+            if x then y = { \"}\" } end
+        }
+    }
+    location /film { image_filter resize 1 1; vod hls; hls; }
+}
+",
+    ),
+    (
+        "sites-enabled/old",
+        "server { listen 127.0.0.1:8445; ssl on; ssl_certificate a.pem; ssl_certificate_key a.pem; }
+server { listen 127.0.0.1:8446; ssl off; location / { return 200; } }
+",
+    ),
+];
+
+struct Tree(tempfile::TempDir);
+
+impl Tree {
+    fn new(files: &[(&str, &str)]) -> Tree {
+        let dir = tempfile::tempdir().expect("a run");
+        let from = dir.path().join("etc");
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let pem = made.cert.pem() + &made.signing_key.serialize_pem();
+        for (name, text) in files.iter().chain(&[("a.pem", &*pem)]) {
+            let path = from.join(name);
+            fs::create_dir_all(path.parent().unwrap()).expect("a run");
+            fs::write(path, text.replace("%%DIR%%", &from.to_string_lossy())).expect("a run");
+        }
+        Tree(dir)
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.0.path().join(name)).unwrap_or_default()
+    }
+
+    fn run(&self, words: &[&str]) -> (Option<i32>, String) {
+        let output = Command::new(binary(Kind::Millpond).expect("the binary"))
+            .args(words)
+            .current_dir(self.0.path())
+            .env("NO_COLOR", "1")
+            .output()
+            .expect("a run");
+        let text = [output.stdout, output.stderr].concat();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&text).into_owned(),
+        )
+    }
+
+    /// `-t` of a configuration below a folder.
+    fn test(&self, folder: &str) -> (Option<i32>, String) {
+        let dir = self.0.path().join(folder);
+        let (prefix, conf) = (format!("{}/", dir.display()), dir.join("nginx.conf"));
+        self.run(&["-t", "-p", &prefix, "-c", &conf.display().to_string()])
+    }
+}
+
+#[test]
+fn a_fixed_copy_of_a_strangers_folder_is_right() {
+    let tree = Tree::new(STRANGE);
+    let (status, said) = tree.run(&["check", "--fix", "copy", "etc"]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(
+        said.contains("This configuration works as it is."),
+        "{said}"
+    );
+    assert!(said.contains("sites-enabled/default:"), "{said}");
+    let (status, said) = tree.test("copy");
+    assert_eq!(status, Some(0), "{said}");
+    let site = tree.read("copy/sites-enabled/default");
+    for expected in [
+        "    # millpond check --fix: replaced \"listen 127.0.0.1:8443 default_server ssl http2 spdy;\": ",
+        "    listen 127.0.0.1:8443 default_server ssl; http2 on;\n",
+        "    listen 127.0.0.1:8444\n           ssl;  # both\n",
+        "    satisfy any;\n",
+        "\n# fancyindex on;\n proxy_pass http://app; }\n",
+        "        # content_by_lua_block {\n        #     if x",
+        "        # }\n        return 501;\n    }\n",
+    ] {
+        assert!(site.contains(expected), "{expected}: {site}");
+    }
+    assert_eq!(site.matches("http2 on").count(), 1, "{site}");
+    assert_eq!(site.matches("return 501;").count(), 2, "{site}");
+    let main = tree.read("copy/nginx.conf");
+    for expected in [
+        "    include \"mime.types\";\n",
+        "    limit_conn_zone $binary_remote_addr zone=one:10m;\n",
+        "    # vhost_traffic_status_zone;\n",
+        "least_conn;",
+        "server 127.0.0.1:10;",
+        "# check interval=1000;",
+    ] {
+        assert!(main.contains(expected), "{expected}: {main}");
+    }
+    let old = tree.read("copy/sites-enabled/old");
+    assert!(old.contains("listen 127.0.0.1:8445 ssl;"), "{old}");
+    assert!(
+        old.contains("# ssl on;") && old.contains("# ssl off;"),
+        "{old}"
+    );
+    // The original is as it was, and a copy is right to the last word: nothing more is changed.
+    for (name, text) in STRANGE {
+        let from = tree.0.path().join("etc");
+        let text = text.replace("%%DIR%%", &from.to_string_lossy());
+        assert_eq!(tree.read(&format!("etc/{name}")), text);
+    }
+    let (_, said) = tree.run(&["check", "--fix", "again", "copy"]);
+    assert!(said.starts_with("Changed (0)"), "{said}");
+    assert_eq!(tree.read("again/nginx.conf"), main);
+    // What is there is not overwritten.
+    let (status, said) = tree.run(&["check", "--fix", "copy", "etc"]);
+    assert!(status != Some(0) && said.contains("is not empty"), "{said}");
+}
+
+/// A line that decides who may ask stays, and the copy is refused like the original.
+#[test]
+fn what_decides_who_may_ask_is_not_taken_out() {
+    let tree = Tree::new(&[(
+        "nginx.conf",
+        "pid x.pid; events {}
+http { server { listen 127.0.0.1:8447;
+    location /a { auth_ldap \"x\"; fancyindex on; }
+    location /b { access_by_lua_block { ngx.exit(403) } }
+    location /c { modsecurity on; }
+    location /d { denny all; }
+} }
+",
+    )]);
+    let (status, said) = tree.run(&["check", "--fix", "one.conf", "etc"]);
+    assert_eq!(status, Some(1), "{said}");
+    let refused = section(&said, "Refused");
+    for name in ["auth_ldap", "access_by_lua_block", "modsecurity", "denny"] {
+        assert!(refused.contains(name), "{said}");
+    }
+    let copy = tree.read("one.conf");
+    assert!(copy.contains("# fancyindex on;"), "{copy}");
+    assert!(copy.contains("auth_ldap \"x\"; \n#"), "{copy}");
+    assert!(
+        !copy.contains("# auth") && !copy.contains("# access"),
+        "{copy}"
+    );
+}
+
+#[test]
+fn files_are_changed_in_place_only_when_that_is_said() {
+    let tree = Tree::new(STRANGE);
+    let (status, said) = tree.run(&["check", "--fix", "--in-place", "etc"]);
+    assert_eq!(status, Some(0), "{said}");
+    let (status, said) = tree.test("etc");
+    assert_eq!(status, Some(0), "{said}");
+    assert!(tree.read("etc/nginx.conf").contains("include "));
+    let names = fs::read_dir(tree.0.path().join("etc/sites-enabled")).expect("a run");
+    assert_eq!(names.count(), 2);
+    for words in [
+        &["check", "--fix"][..],
+        &["check", "--fix", "--json", "etc"],
+    ] {
+        let (status, said) = tree.run(words);
+        assert!(status != Some(0) && said.contains("requires"), "{said}");
+    }
+}

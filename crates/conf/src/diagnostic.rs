@@ -38,6 +38,18 @@ impl Severity {
     }
 }
 
+/// A text in the place of another, with which a finding would not be made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Replacement {
+    /// Place of the old text: words of one statement.
+    pub span: Span,
+    /// The new text; empty where the words are taken out.
+    pub text: String,
+    /// A directive that is wanted in the same block, unless it stands there: its name, and the
+    /// line.
+    pub adds: Option<(&'static str, &'static str)>,
+}
+
 /// One finding.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
@@ -55,6 +67,9 @@ pub struct Diagnostic {
     pub also: Option<(Span, String)>,
     /// Advice about the finding.
     pub help: Option<String>,
+    /// Changes of the text after which it is not made any more; what they do not change means what
+    /// it meant.
+    pub replacements: Vec<Replacement>,
 }
 
 impl Diagnostic {
@@ -73,6 +88,39 @@ impl Diagnostic {
     /// Adds a second place.
     pub fn also(&mut self, span: Span, label: impl Into<String>) -> &mut Diagnostic {
         self.also = Some((span, label.into()));
+        self
+    }
+
+    /// Adds a change that mends it.
+    pub fn replace(&mut self, span: Span, text: impl Into<String>) -> &mut Diagnostic {
+        self.replacements.push(Replacement {
+            span,
+            text: text.into(),
+            adds: None,
+        });
+        self
+    }
+
+    /// Adds a change that mends it, if there is one.
+    pub fn replace_with(&mut self, change: Option<(Span, String)>) -> &mut Diagnostic {
+        match change {
+            Some((span, text)) => self.replace(span, text),
+            None => self,
+        }
+    }
+
+    /// Adds a change that mends it, with a directive that stands in the same block then.
+    pub fn replace_and_add(
+        &mut self,
+        span: Span,
+        text: impl Into<String>,
+        adds: (&'static str, &'static str),
+    ) -> &mut Diagnostic {
+        self.replacements.push(Replacement {
+            span,
+            text: text.into(),
+            adds: Some(adds),
+        });
         self
     }
 
@@ -172,6 +220,7 @@ impl Diagnostics {
             label: None,
             also: None,
             help: None,
+            replacements: Vec::new(),
         };
         if !self.has_room(severity) {
             return self.surplus.insert(Box::new(diagnostic));

@@ -113,7 +113,7 @@ impl Files {
 
 impl Seen {
     /// Notes a file, and the folders that its path has.
-    pub(crate) fn note(&mut self, path: PathBuf, content: Vec<u8>) {
+    pub fn note(&mut self, path: PathBuf, content: Vec<u8>) {
         for (folder, below) in path.ancestors().skip(1).zip(path.ancestors()) {
             let Some(name) = below.file_name().and_then(OsStr::to_str) else {
                 continue;

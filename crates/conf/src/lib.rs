@@ -43,12 +43,13 @@ pub mod suggest;
 pub mod tree;
 pub mod value;
 pub mod variable;
+pub(crate) mod written;
 
 pub use millpond_conf_derive::{Family, FamilyGroup, Scope, Words};
 
 pub use code::Code;
 pub use context::ParseContext;
-pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use diagnostic::{Diagnostic, Diagnostics, Replacement, Severity};
 pub use dump::read_dump;
 pub use files::{Files, Seen};
 pub use load::{LoadOptions, load, load_text};
@@ -62,3 +63,4 @@ pub use value::{
     Present, Spanned, Template, TemplateError, WordError, Words,
 };
 pub use variable::{VarId, VariableUses};
+pub use written::{Written, written};

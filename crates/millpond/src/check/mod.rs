@@ -1,5 +1,5 @@
-//! `millpond check [-c] FILE | FOLDER | -`: how a configuration fares, before anything is switched
-//! over. A folder stands for the `nginx.conf` in it, `-` for what `nginx -T` has printed.
+//! `millpond check [--fix …] [-c] FILE | FOLDER | -`: how a configuration fares, before anything is
+//! switched over. A folder stands for the `nginx.conf` in it, `-` for what `nginx -T` has printed.
 //!
 //! ```text
 //! salvage ──► report ──► text, or JSON with --json
@@ -9,9 +9,14 @@
 //! keeps nothing else from being looked at: blocks of modules that are not there are passed over,
 //! files that are missing are named, names that cannot be resolved here are stood in for.
 //!
+//! With `--fix` a changed copy is written, and the report is that of the copy (`fix`, `copy`).
+//!
 //! The exit status is 0 when everything works, 1 when something is refused, and 2 when the file, or
 //! one that it includes, cannot be read.
 
+mod copy;
+mod edit;
+mod fix;
 mod json;
 mod report;
 mod text;
@@ -30,12 +35,16 @@ use millpond_system::log::file::LogFile;
 
 use crate::arguments::{PREFIX, conf_path};
 use crate::terminal;
+use copy::{From, To};
 use report::{Outcome, Report};
 
-const USAGE: &str = "usage: millpond check [--json] [-p PREFIX] [-c] FILE | FOLDER | -
+const USAGE: &str = "usage: millpond check [--json] [--fix TO | --fix --in-place] [-p PREFIX] [-c] FILE | FOLDER | -
 
 A folder, such as /etc/nginx, stands for the nginx.conf in it. With - the output of nginx -T is read
 from the standard input, here or on another machine: ssh HOST nginx -T | millpond check -
+With --fix a copy is written to TO, a file or an empty folder, in which what is refused is changed
+or commented out, with a comment at each change; the report is that of the copy. With --in-place
+the files themselves are changed. What decides who may ask is left to you.
 It ends with 0 when everything works, 1 when something is refused, 2 when a file cannot be read.
 ";
 
@@ -58,6 +67,7 @@ struct Options {
     file: Option<String>,
     prefix: Option<String>,
     format: Format,
+    fix: Option<To>,
 }
 
 impl Options {
@@ -71,6 +81,16 @@ impl Options {
             };
             match word.as_str() {
                 "--json" => options.format = Format::Json,
+                "--fix" => {
+                    let to = value()?;
+                    options.fix = Some(match to.as_str() {
+                        "--in-place" => To::InPlace,
+                        to if to.starts_with('-') => {
+                            return Err("option \"--fix\" requires a file or a folder".to_string());
+                        }
+                        to => To::Copy(std::env::current_dir().unwrap_or_default().join(to)),
+                    });
+                }
                 "-p" => options.prefix = Some(value()?),
                 "-c" if options.file.is_none() => options.file = Some(value()?),
                 "-" if options.file.is_none() => options.file = Some(word),
@@ -124,6 +144,14 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<ExitCode> {
         Ok(options) => options,
         Err(code) => return Ok(code),
     };
+    let from = match options.file.as_deref() {
+        Some("-") => From::Text,
+        _ => From::Disk,
+    };
+    if (&options.fix, from) == (&Some(To::InPlace), From::Text) {
+        eprintln!("millpond: what is read from the standard input has no files to change");
+        return Ok(ExitCode::from(Outcome::Unreadable.status()));
+    }
     let source = match options.file.as_deref() {
         Some("-") => match dumped(options.prefix.as_deref())? {
             Some(source) => source,
@@ -136,11 +164,21 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<ExitCode> {
         },
         file => whole(source(file, options.prefix.as_deref())),
     };
-    let report = Report::of(salvage(&source), &source.path);
+    let dir = source.path.parent().unwrap_or(Path::new(""));
+    let report = match &options.fix {
+        None => Report::of(salvage(&source), &source.path),
+        Some(to) => {
+            let fixed = fix::fix(&source);
+            let unwritten = copy::write(&fixed, (&source.path, from), to)?;
+            if options.format == Format::Text {
+                print!("{}", text::changes(&fixed.comments(), &unwritten, dir));
+            }
+            Report::of(fixed.salvage, &source.path)
+        }
+    };
     match options.format {
         Format::Json => print!("{}", json::write(&report)),
         Format::Text => {
-            let dir = source.path.parent().unwrap_or(Path::new(""));
             print!("{}", text::write(&report, dir, terminal::stdout_paint()));
         }
     }

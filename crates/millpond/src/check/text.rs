@@ -61,6 +61,31 @@ pub(super) fn write(report: &Report, dir: &Path, paint: Paint) -> String {
     out
 }
 
+/// Writes what a copy has otherwise: its comments, and the files that were changed and not written.
+pub(super) fn changes(
+    comments: &[(&Path, usize, String)],
+    unwritten: &[&Path],
+    dir: &Path,
+) -> String {
+    let mut out = String::new();
+    // Writing into a String never fails.
+    let _ = writeln!(out, "Changed ({})", comments.len());
+    for (file, line, comment) in comments {
+        let file = file.strip_prefix(dir).unwrap_or(file);
+        let _ = writeln!(out, "  {}:{line}", file.display());
+        out.push_str(&wrapped(comment, 6));
+    }
+    for file in unwritten {
+        let text = format!(
+            "{} lies outside of the folder and was not written: copy it, and change its include",
+            file.display()
+        );
+        out.push_str(&wrapped(&text, 2));
+    }
+    out.push('\n');
+    out
+}
+
 fn push(out: &mut String, finding: &Finding, dir: &Path, paint: Paint) {
     let places = places(&finding.places, dir);
     let name = if finding.name.is_empty() {

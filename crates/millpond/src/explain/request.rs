@@ -199,8 +199,8 @@ impl Page<'_> {
         }
         let _ = writeln!(out, "\n{}", self.paint.paint(Role::Title, "In force here"));
         for statement in in_force(&chain) {
-            let words = statement.args.iter().map(|word| render::shown(&word.text));
-            let words: Vec<String> = words.collect();
+            let shown = statement.args.iter().map(|word| render::shown(&word.text));
+            let words: Vec<String> = shown.collect();
             let text = format!("{} {}", statement.name.text, words.join(" "));
             let place = self.paint.paint(Role::Faint, &self.place(statement.span));
             let _ = if text.chars().count() > 48 {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use millpond_conf::value::{Args, FromArgs, parse_duration};
-use millpond_conf::{Contexts, Span, Statement, Word};
+use millpond_conf::{Contexts, Span, Statement, Word, code};
 use millpond_system::network;
 use millpond_system::resolve::Resolver;
 use millpond_system::resolve::policy::NameServers;
@@ -385,17 +385,25 @@ fn unclaimed(builder: &mut Builder, line: &Statement) {
     match (tables.refusal)(name) {
         Some(reason) => {
             let message = format!("directive \"{name}\" is not supported");
-            diagnostics.push_error(line.name.span, message).help(reason);
+            let error = diagnostics.push_error(line.name.span, message);
+            error.code(code::UNSUPPORTED_DIRECTIVE).help(reason);
+            error.replace(line.span, "");
         }
         None => {
             let error =
                 diagnostics.push_error(line.name.span, format!("unknown directive \"{name}\""));
+            error.code(code::UNKNOWN_DIRECTIVE);
             if let Some(help) = (tables.foreign)(name) {
+                let is_fair = name == "fair";
                 error.help(help);
+                error.replace(line.span, if is_fair { "least_conn" } else { "" });
             } else if line.args.is_empty() {
-                error.help(format!(
-                    "a server of the group is written \"server {name};\""
-                ));
+                let server = format!("server {name}");
+                error.help(format!("a server of the group is written \"{server};\""));
+                // A word that is a directive elsewhere is hardly a host.
+                if name.contains(['.', ':']) {
+                    error.replace(line.span, server);
+                }
             }
         }
     }

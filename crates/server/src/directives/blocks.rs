@@ -130,9 +130,7 @@ pub(super) fn read_server(builder: &mut Builder, statement: &Statement, context:
     builder.walk(statement.body.as_deref().unwrap_or_default(), &mut draft);
     let Names(names) = draft.take().unwrap_or_default();
     let Listens(mut listens) = draft.take().unwrap_or_default();
-    if ssl::is_on(builder, &draft) {
-        listens.iter_mut().for_each(ListenArgs::encrypt);
-    }
+    ssl::settle(builder, &draft, &mut listens);
     let status_zone = draft.take::<StatusZone>();
     let order = acme::certificate::Slot::of(&mut draft);
     let hooks = Hooks::of(builder);

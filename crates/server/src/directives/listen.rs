@@ -77,7 +77,19 @@ pub(crate) struct ListenArgs {
     span: Span,
 }
 
+/// The directive that took the place of the parameter `http2`, and its line.
+const HTTP2_ON: (&str, &str) = ("http2", "http2 on;");
+
 impl ListenArgs {
+    /// The end of a line that does not say by itself that its connections are encrypted.
+    pub(super) fn end_of_plain(&self) -> Option<Span> {
+        let end = Span {
+            start: self.span.end,
+            ..self.span
+        };
+        (!self.is_encrypted).then_some(end)
+    }
+
     /// Encrypts its connections, as the parameter `ssl` does.
     pub(super) fn encrypt(&mut self) {
         self.is_encrypted |= !self.is_quic;
@@ -183,13 +195,18 @@ fn read_listen(builder: &mut Builder, statement: &Statement, draft: &mut Draft) 
         span: statement.span,
     };
     for parameter in parameters {
+        let diagnostics = &mut builder.cx.diagnostics;
         if let Err(message) = apply_parameter(&mut args, parameter) {
-            builder.error(parameter.span, message);
+            let error = diagnostics.push_error(parameter.span, message);
+            if parameter.text == "spdy" {
+                error.replace_and_add(parameter.span, "", HTTP2_ON);
+            }
         }
         if parameter.text == "http2" {
             let message = "the \"listen ... http2\" directive is deprecated, use the \"http2\" \
                            directive instead";
-            builder.cx.diagnostics.push_warning(parameter.span, message);
+            let warning = diagnostics.push_warning(parameter.span, message);
+            warning.replace_and_add(parameter.span, "", HTTP2_ON);
         }
     }
     if let Err(message) = check_quic(&args, &addresses, parameters) {

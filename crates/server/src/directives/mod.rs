@@ -21,6 +21,7 @@ pub(crate) mod listen;
 pub mod manual;
 pub(crate) mod no_effect;
 pub(crate) mod refused;
+mod renamed;
 pub(crate) mod ssl;
 pub(crate) mod stream;
 pub(crate) mod table;
@@ -109,7 +110,8 @@ fn unclaimed(builder: &mut Builder, statement: &Statement, context: Contexts) {
             .diagnostics
             .push_error(span, format!("directive \"{name}\" is not supported"))
             .code(conf_code::UNSUPPORTED_DIRECTIVE)
-            .help(reason);
+            .help(reason)
+            .replace_with(Some(renamed::change(statement)));
     } else {
         // Comparing costs; nobody reads what is not shown.
         let is_read = builder.cx.diagnostics.len() < RENDERED;
@@ -120,6 +122,8 @@ fn unclaimed(builder: &mut Builder, statement: &Statement, context: Contexts) {
         if let Some(help) = help {
             error.help(help);
         }
+        let is_known = unknown::module_of(name).is_some();
+        error.replace_with(is_known.then(|| renamed::change(statement)));
     }
 }
 
