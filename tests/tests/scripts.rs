@@ -198,7 +198,11 @@ fn mistakes_in_scripts_are_mistakes_of_the_configuration() -> Result<()> {
         ),
         ("js_engine v8;", "", "invalid value \"v8\""),
         ("js_periodic one.a;", "", "js_periodic"),
-        ("js_shared_dict_zone zone=a:1m;", "", "js_shared_dict_zone"),
+        (
+            "js_shared_dict_zone zone=a:1k;",
+            "",
+            "zone \"a\" is too small",
+        ),
     ] {
         let conf = format!("{line} server {{ listen 127.0.0.1:%%PORT%%; }}");
         let builder = Proxy::new(Kind::Millpond, &conf).file("one.js", module);

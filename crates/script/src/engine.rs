@@ -33,11 +33,12 @@ use crate::natives;
 use crate::program::{MAIN, Program, main_text};
 
 /// The parts of what every context begins with, in their order.
-const PRELUDE: [&str; 4] = [
+const PRELUDE: [&str; 5] = [
     include_str!("prelude/base.js"),
     include_str!("prelude/buffer.js"),
     include_str!("prelude/modules.js"),
     include_str!("prelude/request.js"),
+    include_str!("prelude/shared.js"),
 ];
 /// The hidden name of the prelude's side in a context.
 const OWN: &str = "__millpond";

@@ -4,9 +4,12 @@
 //! takes time is an [`Operation`].
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+
+use crate::dict::{Dict, DictSpec};
 
 /// The weight of a line that a script logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,6 +165,12 @@ pub trait Host: 'static {
 
     /// Forgets an operation whose end nobody waits for.
     fn cancel(&mut self, id: u32);
+
+    /// The shared dictionaries.
+    fn dicts(&mut self) -> Vec<DictSpec>;
+
+    /// A shared dictionary.
+    fn dict(&mut self, name: &str) -> Option<Arc<Dict>>;
 
     /// A number of the process.
     fn number(&mut self, bound: Bound) -> u32;

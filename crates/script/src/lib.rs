@@ -20,6 +20,7 @@
 //! 2. When a turn is over no job of it is left, so that none runs in the turn of another request.
 //! 3. A script reaches only the request whose turn it is.
 
+pub mod dict;
 pub mod engine;
 pub mod fault;
 mod hash;
@@ -31,6 +32,7 @@ pub mod program;
 #[cfg(test)]
 mod tests;
 
+pub use dict::{Dict, DictSpec};
 pub use engine::{Engine, Entry, Ground, Instance, Limits, Turn};
 pub use fault::Fault;
 pub use host::{Bound, Header, Host, Level, Operation, Order, Reply, Text};

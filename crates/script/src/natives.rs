@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rquickjs::function::Opt;
-use rquickjs::{Array, Ctx, Error, Exception, Function, Object, TypedArray, Value};
+use rquickjs::{Array, Ctx, Error, Exception, Function, IntoJs as _, Object, TypedArray, Value};
 
+use crate::dict::{Ask, Item, Rule, Told};
 use crate::engine::State;
 use crate::fault::one_line;
 use crate::hash;
@@ -33,6 +34,7 @@ pub(crate) fn make<'js, H: Host>(ctx: &Ctx<'js>, state: &Rc<State<H>>) -> Result
     table.fields()?;
     table.answer()?;
     table.operations()?;
+    table.dicts()?;
     Ok(table.made)
 }
 
@@ -229,6 +231,42 @@ impl<'js, H: Host> Table<'js, H> {
         Ok(())
     }
 
+    /// Shared dictionaries.
+    fn dicts(&self) -> Result<()> {
+        native!(self, "dicts", |state, ctx| {
+            let made = Array::new(ctx.clone())?;
+            for (index, spec) in state.any(&ctx, H::dicts)?.into_iter().enumerate() {
+                let row = Array::new(ctx.clone())?;
+                row.set(0, spec.name)?;
+                row.set(1, spec.capacity as f64)?;
+                row.set(2, spec.is_of_numbers)?;
+                row.set(3, spec.timeout.is_some())?;
+                made.set(index, row)?;
+            }
+            Ok::<_, Error>(made)
+        });
+        native!(
+            self,
+            "dict",
+            |state,
+             ctx,
+             name: String,
+             what: String,
+             key: String,
+             value: Opt<Value<'js>>,
+             time: Opt<Value<'js>>,
+             first: Opt<Value<'js>>| {
+                let dict = state.any(&ctx, |host| host.dict(&name))?;
+                let ask = ask_of(&ctx, (&what, key), [value.0, time.0, first.0])?;
+                match dict {
+                    Some(dict) => told(&ctx, dict.ask(ask, (state.ground.clock)())),
+                    None => Err(Exception::throw_type(&ctx, "there is no such dictionary")),
+                }
+            }
+        );
+        Ok(())
+    }
+
     /// Operations that a script waits for.
     fn operations(&self) -> Result<()> {
         native!(self, "timer", |state, ctx, id: u32, delay: f64| {
@@ -261,6 +299,67 @@ impl<'js, H: Host> Table<'js, H> {
             }
         );
         Ok(())
+    }
+}
+
+/// The question of a script to a dictionary.
+fn ask_of<'js>(
+    ctx: &Ctx<'js>,
+    (what, key): (&str, String),
+    [value, time, first]: [Option<Value<'js>>; 3],
+) -> Result<Ask> {
+    let number = |value: &Option<Value<'js>>| {
+        let number = value.as_ref().and_then(Value::as_number);
+        number.unwrap_or_default()
+    };
+    let item = || match value.as_ref().and_then(Value::as_string) {
+        Some(text) => text.to_string().map(Item::Text),
+        None => Ok(Item::Number(number(&value))),
+    };
+    let own_time = Some(number(&time)).filter(|time| *time >= 1.0);
+    let time = own_time.map(|time| Duration::from_millis(time as u64));
+    Ok(match what {
+        "get" => Ask::Get(key),
+        "take" => Ask::Take(key),
+        "left" => Ask::Left(key),
+        "set" => Ask::Put(key, item()?, Rule::Always, time),
+        "add" => Ask::Put(key, item()?, Rule::Absent, time),
+        "replace" => Ask::Put(key, item()?, Rule::Present, time),
+        "incr" => Ask::Add(key, [number(&value), number(&first)], time),
+        "items" => Ask::Items(number(&value) as usize),
+        "clear" => Ask::Clear,
+        "count" => Ask::Count,
+        "free" => Ask::Free,
+        _ => return Err(Exception::throw_type(ctx, "unknown question")),
+    })
+}
+
+/// The answer of a dictionary; `null` where there is no room.
+fn told<'js>(ctx: &Ctx<'js>, told: Told) -> Result<Value<'js>> {
+    match told {
+        Told::Nothing => Ok(Value::new_undefined(ctx.clone())),
+        Told::Full => Ok(Value::new_null(ctx.clone())),
+        Told::Done => true.into_js(ctx),
+        Told::Count(count) => (count as f64).into_js(ctx),
+        Told::Left(time) => (time.as_millis() as f64).into_js(ctx),
+        Told::Value(item) => value_of_item(ctx, item),
+        Told::Items(items) => {
+            let made = Array::new(ctx.clone())?;
+            for (index, (key, item)) in items.into_iter().enumerate() {
+                let pair = Array::new(ctx.clone())?;
+                pair.set(0, key)?;
+                pair.set(1, value_of_item(ctx, item)?)?;
+                made.set(index, pair)?;
+            }
+            made.into_js(ctx)
+        }
+    }
+}
+
+fn value_of_item<'js>(ctx: &Ctx<'js>, item: Item) -> Result<Value<'js>> {
+    match item {
+        Item::Text(text) => text.into_js(ctx),
+        Item::Number(number) => number.into_js(ctx),
     }
 }
 

@@ -25,6 +25,22 @@ struct Notes {
     headers: Vec<Header>,
     operations: Vec<Operation>,
     inner: Option<Inner>,
+    dict: Option<Arc<Dict>>,
+}
+
+impl Notes {
+    fn shared(&mut self) -> Arc<Dict> {
+        let made = || {
+            Arc::new(Dict::new(DictSpec {
+                name: "d".to_string(),
+                capacity: 1000,
+                timeout: None,
+                is_of_numbers: false,
+                evicts: false,
+            }))
+        };
+        Arc::clone(self.dict.get_or_insert_with(made))
+    }
 }
 
 type Inner = Box<dyn Fn() -> Option<Bytes>>;
@@ -124,6 +140,12 @@ impl Host for Notes {
     }
     fn cancel(&mut self, id: u32) {
         self.operations.retain(|operation| operation.id != id);
+    }
+    fn dicts(&mut self) -> Vec<DictSpec> {
+        vec![self.shared().spec.clone()]
+    }
+    fn dict(&mut self, name: &str) -> Option<Arc<Dict>> {
+        (name == "d").then(|| self.shared())
     }
     fn number(&mut self, _bound: Bound) -> u32 {
         0
@@ -229,6 +251,14 @@ fn functions_see_the_request() {
             "false",
         ),
         ("r.setReturnValue('set'); return 'returned'", "set"),
+        (
+            "const d = ngx.shared.d; d.set('a', 'x').add('a', 'y'); return d.pop('a') + d.size()",
+            "x0",
+        ),
+        (
+            "try { ngx.shared.d.set('a', 'x'.repeat(1000)) } catch (e) { return e.name }",
+            "SharedMemoryError",
+        ),
         ("return null", ""),
         ("return Buffer.from([65, 66])", "AB"),
     ] {

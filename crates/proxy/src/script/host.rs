@@ -3,15 +3,18 @@
 //! While a script runs, the request is here; what is to become of it is noted in [`Out`], and done
 //! when the script has ended.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use millpond_exchange::client::body::RequestBody;
 use millpond_exchange::response::Response;
-use millpond_script::{Bound, Header, Host, Level, Operation, Text};
+use millpond_script::{Bound, Dict, DictSpec, Header, Host, Level, Operation, Text};
 use millpond_system::log::error;
 use millpond_wire::header::{Field, Fields, Known};
 use millpond_wire::http1::Version;
 
 use super::operation;
+use super::shared::Dicts;
 use super::variable::ScriptNames;
 use crate::log::request_error;
 use crate::request::{Request, Value};
@@ -340,6 +343,16 @@ impl Host for RequestHost {
     fn cancel(&mut self, id: u32) {
         self.out.ordered.retain(|operation| operation.id != id);
         self.out.cancelled.push(id);
+    }
+
+    fn dicts(&mut self) -> Vec<DictSpec> {
+        self.req.conf.parts.of::<ScriptNames>().dicts.clone()
+    }
+
+    fn dict(&mut self, name: &str) -> Option<Arc<Dict>> {
+        let names = self.req.conf.parts.of::<ScriptNames>();
+        let spec = names.dicts.iter().find(|spec| spec.name == name)?;
+        Some(self.req.worker().shared.guests.of::<Dicts>().find(spec))
     }
 
     fn number(&mut self, bound: Bound) -> u32 {

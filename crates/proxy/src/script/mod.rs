@@ -21,6 +21,7 @@ mod host;
 mod operation;
 mod read;
 mod session;
+pub mod shared;
 pub mod variable;
 
 use std::path::PathBuf;

@@ -9,6 +9,7 @@ use millpond_conf::{Contexts, Statement, Template};
 use millpond_exchange::scope::block::{Draft, Pass, Row};
 use millpond_exchange::scope::build::Builder;
 use millpond_exchange::scope::parts::{Part, Parts, Place};
+use millpond_script::DictSpec;
 use millpond_system::log::error::Level;
 
 use super::host::Out;
@@ -54,6 +55,7 @@ pub const ROWS: &[Row] = &[
 #[derive(Debug, Default)]
 pub struct ScriptNames {
     names: Vec<String>,
+    pub(super) dicts: Vec<DictSpec>,
     pub(super) prefix: String,
     pub(super) conf_prefix: String,
 }

@@ -32,8 +32,8 @@ pub(crate) const REFUSED: &[Refused] = &[
                  \"proxy_pass\"",
     },
     Refused {
-        names: "js_shared_dict_zone js_preload_object",
-        reason: "scripts share nothing between workers yet; a module keeps what its own code sets",
+        names: "js_preload_object",
+        reason: "a module that \"js_import\" reads may have the object in its code",
     },
     Refused {
         names: "js_periodic",

@@ -64,6 +64,8 @@ const ROWS: &[&[Row]] = &[
     #[cfg(feature = "script")]
     script::content::ROWS,
     #[cfg(feature = "script")]
+    script::shared::ROWS,
+    #[cfg(feature = "script")]
     script::variable::ROWS,
     handler::stub_status::ROWS,
     upstream::declare::ROWS,
