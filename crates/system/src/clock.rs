@@ -2,6 +2,10 @@
 //!
 //! `now_ms` is wall time for freshness, dates and logs; `Instant` is tokio's, so a paused clock in
 //! tests moves both deadlines and waits. The Date header is formatted once a second per thread.
+//!
+//! The clock of tokio has a lock before it where anything switches on `test-util`, as a dependency
+//! of async-nats does. So a running server reads the system's, which is the same one; the feature
+//! `paused-clock` is for the tests that move it.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -32,7 +36,11 @@ pub fn now_us() -> i64 {
 /// A monotonic instant.
 #[allow(clippy::disallowed_methods)]
 pub fn instant() -> Instant {
-    Instant::now()
+    if cfg!(any(test, feature = "paused-clock")) {
+        Instant::now()
+    } else {
+        std::time::Instant::now().into()
+    }
 }
 
 /// For how long the two clocks are taken to run alike: a wall clock that is set is followed after

@@ -16,13 +16,13 @@ const BLOCK: u16 = 64;
 /// Blocks of this machine: up to the ports that Linux gives to sockets by itself.
 const BLOCKS: u16 = 320;
 
-/// The block of this process that has ports left.
-static BLOCK_IN_USE: Mutex<Option<Block>> = Mutex::new(None);
+/// The blocks of this process, which are kept to its end: what has been given out may still be in
+/// use. The last one has ports left.
+static HELD: Mutex<Vec<Block>> = Mutex::new(Vec::new());
 
 /// Ports that no other process gives out.
 struct Block {
-    /// Kept to the end of the process: what has been given out may still be in use.
-    _hold: &'static TcpListener,
+    _hold: TcpListener,
     next: u16,
     end: u16,
 }
@@ -35,7 +35,7 @@ impl Block {
             match TcpListener::bind(("127.0.0.1", start)) {
                 Ok(hold) => {
                     return Ok(Block {
-                        _hold: Box::leak(Box::new(hold)),
+                        _hold: hold,
                         next: start + 1,
                         end: start + BLOCK,
                     });
@@ -68,14 +68,14 @@ impl Block {
 ///
 /// If a socket cannot be made, or all ports are held.
 pub fn free_port() -> io::Result<u16> {
-    let mut block = BLOCK_IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
-        if let Some(block) = &mut *block
+        if let Some(block) = held.last_mut()
             && let Some(port) = block.give()?
         {
             return Ok(port);
         }
-        *block = Some(Block::take()?);
+        held.push(Block::take()?);
     }
 }
 

@@ -138,21 +138,21 @@ impl Part for Tunnels {
     const PLACE: Place = Place::Tunnels;
 }
 
-/// The directives read since the last server was read to its end.
+/// True if a directive was read since the last server was read to its end.
 #[derive(Default)]
-struct Noted(usize);
+struct Noted(bool);
 
 /// The mark of the server that was just read, if it has one.
 pub fn take_noted(builder: &mut Builder) -> Option<Tunnels> {
-    let Noted(count) = builder.take();
-    (count > 0).then_some(Tunnels)
+    let Noted(has_tunnels) = builder.take();
+    has_tunnels.then_some(Tunnels)
 }
 
 fn tunnel_pass(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     if !builder.has_arguments(statement, 0..=1) {
         return;
     }
-    builder.of::<Noted>().0 += 1;
+    builder.of::<Noted>().0 = true;
     let asked_for = Word {
         text: ASKED_FOR.to_string(),
         span: statement.span,

@@ -119,9 +119,10 @@ impl Stream for Lane {
     fn become_tunnel(&self) {}
 
     fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
-        match self.has_left.get() {
-            true => Poll::Ready(()),
-            false => self.wait(cx),
+        if self.has_left.get() {
+            Poll::Ready(())
+        } else {
+            self.wait(cx)
         }
     }
 
