@@ -207,6 +207,7 @@ const AREAS: &[Area] = &[
         crates: &[],
         tests: &[
             "balance",
+            "upstream_queue",
             "buffering",
             "grpc",
             "hostile_origin",

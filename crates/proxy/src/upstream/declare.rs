@@ -23,6 +23,7 @@ use super::balance::least::{LeastTime, Unanswered, Until};
 use super::group::{Group, NamedServer};
 use super::keepalive::KeepAliveLimits;
 use super::peer::{Availability, Peer, PeerSettings};
+use super::queue::Queue;
 use super::sticky::Sticky;
 use crate::upstream::groups::Groups;
 use millpond_exchange::scope::block::{Draft, Pass, Row};
@@ -36,10 +37,16 @@ pub const ROWS: &[Row] = &[Row {
     syntax: "name { server address [weight=n] [max_fails=n] [fail_timeout=time] [max_conns=n] \
              [backup] [down] [drain] [route=name] [resolve] [service=name]; zone name [size]; \
              hash key [consistent]; ip_hash; least_conn; least_time header | last_byte \
-             [inflight]; random [two [least_conn]]; sticky …; keepalive n; … }",
+             [inflight]; random [two [least_conn]]; sticky …; queue n [timeout=time]; \
+             keepalive n; … }",
     is_block: true,
     pass: Pass::First,
-    doc: "A group of servers among which requests are shared out.",
+    doc: "A group of servers among which requests are shared out.\n\n\
+          With `queue n` up to so many requests wait, in the order in which they came, while the \
+          servers that could be asked have as many connections as `max_conns` lets them; for 60 \
+          seconds, or the time of `timeout`. More than that, and those whose time is over, get \
+          502. Requests that have tried a server do not wait for another, and nobody waits for \
+          servers that rest after failures. How many wait is in the API (`queue` of an upstream).",
     apply: upstream,
 }];
 
@@ -59,6 +66,7 @@ struct Reading<'a, 'b> {
     named: Vec<NamedServer>,
     method: Option<Method>,
     keep_alive: KeepAliveLimits,
+    queue: Option<Queue>,
     zone: Option<String>,
     sticky: Option<Sticky>,
     resolver: Option<Arc<Resolver>>,
@@ -86,6 +94,7 @@ fn upstream(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
         named: Vec::new(),
         method: None,
         keep_alive: KeepAliveLimits::default(),
+        queue: None,
         zone: None,
         sticky: None,
         resolver: None,
@@ -101,7 +110,7 @@ impl Reading<'_, '_> {
     fn line(&mut self, line: &Statement) {
         let name = line.name.text.as_str();
         if self.is_of_sessions
-            && (name == "sticky" || name == "ip_hash" || name.starts_with("keepalive"))
+            && (matches!(name, "sticky" | "ip_hash" | "queue") || name.starts_with("keepalive"))
         {
             let message = format!("\"{name}\" directive is not allowed here");
             return self.builder.error(line.name.span, message);
@@ -117,6 +126,7 @@ impl Reading<'_, '_> {
             ("least_conn", []) => self.method(line, Method::LeastConn),
             ("random", []) => self.method(line, Method::Random),
             ("random", ["two"] | ["two", "least_conn"]) => self.method(line, Method::RandomTwo),
+            ("queue", args) => self.queue(line.span, args),
             ("least_time", [_] | [_, _]) => self.least_time(line, &args),
             ("hash", [_, other]) | ("random", ["two", other] | [other] | [other, _]) => {
                 let message = format!("invalid parameter \"{other}\"");
@@ -190,6 +200,19 @@ impl Reading<'_, '_> {
             }
         };
         self.method(line, Method::LeastTime(LeastTime { until, unanswered }));
+    }
+
+    fn queue(&mut self, span: Span, args: &[&str]) {
+        let read = Queue::read(args).and_then(|queue| {
+            let before = self.queue.replace(queue);
+            let is_first = before.is_none();
+            is_first
+                .then_some(())
+                .ok_or("\"queue\" directive is duplicate".to_owned())
+        });
+        if let Err(message) = read {
+            self.builder.error(span, message);
+        }
     }
 
     fn sticky(&mut self, line: &Statement) {
@@ -303,6 +326,7 @@ impl Reading<'_, '_> {
         );
         group.keep_alive = self.keep_alive;
         group.sticky = self.sticky;
+        group.queue = self.queue;
         group.zone = self.zone;
         group.named = self.named;
         let group = Arc::new(group);

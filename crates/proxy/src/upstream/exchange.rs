@@ -45,6 +45,7 @@ use super::own_head;
 use super::pass::{PassTarget, Resolved};
 use super::pass_settings::PassSettings;
 use super::peer::Peer;
+use super::queue;
 use super::receive::{BodyContext, StderrMessage, UpstreamBody};
 use super::redirect_follow;
 use super::request::{self, OutBody, Prepared};
@@ -180,9 +181,10 @@ pub(super) async fn fetch_with(
     let group = &resolved.group;
     let mut selection = Selection::new(group, group.wish(req));
     let mut tries = Tries::new(&settings.next, selection.tries());
+    let mut waited_for = queue::first(group, &mut selection).await;
     loop {
         let started = clock::instant();
-        let Some(peer) = selection.pick(started) else {
+        let Some(peer) = waited_for.take().or_else(|| selection.pick(started)) else {
             return Err(prepared.no_live(req, group, target.protocol, ask));
         };
         tries.spend();

@@ -27,6 +27,7 @@ use super::balance::hash::{self, Point};
 use super::balance::{Method, Wish};
 use super::keepalive::KeepAliveLimits;
 use super::peer::{Availability, Peer, PeerSettings};
+use super::queue::Queue;
 use super::sticky::Sticky;
 use crate::request::Request;
 
@@ -60,6 +61,8 @@ pub struct Group {
     pub idle: AtomicUsize,
     /// Connections that several requests share, of all workers.
     pub shared: SharedCount,
+    /// Requests that wait for a peer with room.
+    pub queue: Option<Queue>,
     roster: ArcSwap<Roster>,
     /// The number of the next peer that is added.
     next_number: AtomicUsize,
@@ -195,6 +198,7 @@ impl Group {
             is_counted: true,
             idle: AtomicUsize::new(0),
             shared: SharedCount::default(),
+            queue: None,
             next_number,
             roster: ArcSwap::from_pointee(roster),
             changing: Mutex::default(),
@@ -223,6 +227,12 @@ impl Group {
     /// The peers that there are now.
     pub fn roster(&self) -> Arc<Roster> {
         self.roster.load_full()
+    }
+
+    /// True if a peer has as many connections as it may.
+    pub(super) fn has_full_peer(&self) -> bool {
+        let roster = self.roster.load();
+        roster.peers().any(|peer| !peer.has_room())
     }
 
     /// Notes that a peer failed; true when it rests now.
@@ -266,6 +276,7 @@ impl Group {
     /// Ends an exchange's count; with its times to the head and to the end when it went well.
     pub fn ended(&self, peer: &Peer, times: Option<(Duration, Duration)>, took: Duration) {
         peer.release();
+        self.queue.iter().for_each(Queue::wake);
         if let Method::LeastTime(settings) = &self.method {
             settings.ended(peer, times, took);
         }

@@ -38,6 +38,7 @@ pub(crate) mod params;
 pub mod pass;
 pub mod pass_settings;
 pub mod peer;
+pub mod queue;
 pub(crate) mod receive;
 pub(crate) mod record;
 pub mod redirect;

@@ -147,6 +147,20 @@ impl Selection {
         }
     }
 
+    /// Begins once more, among the peers that the group has by now; no peer was tried yet.
+    pub(super) fn begin_anew(&mut self) {
+        *self = Selection {
+            roster: self.group.roster(),
+            group: Arc::clone(&self.group),
+            wish: self.wish.take(),
+            is_backup: false,
+            tried: Tried::default(),
+            misses: 0,
+            place: None,
+            rehashes: 0,
+        };
+    }
+
     /// The number of peers that a request may try.
     pub fn tries(&self) -> usize {
         self.roster.tries

@@ -48,7 +48,8 @@ use serde_json::{Map, Value};
 pub(super) use self::report::described;
 use self::report::{
     Cache, Connections, Failure, Fetched, HealthChecks, LimitConn, LimitReq, Nginx, Peer,
-    Processes, Requests, Responses, Served, Ssl, Upstream, Why, Worker, WorkerHttp, Zone,
+    Processes, Requests, Responses, Served, Ssl, Upstream, UpstreamQueue, Why, Worker, WorkerHttp,
+    Zone,
 };
 #[cfg(test)]
 pub(super) use self::server::MEMBERS;
@@ -511,6 +512,11 @@ fn upstream(group: &Group) -> Upstream {
         peers: roster.peers().map(|it| peer(it)).collect(),
         keepalive: keeps.then(|| group.idle.load(Ordering::Relaxed)),
         zombies: 0,
+        queue: group.queue.as_ref().map(|queue| UpstreamQueue {
+            size: queue.waiting(),
+            max_size: queue.most,
+            overflows: queue.overflows(),
+        }),
         zone: group.zone.clone(),
     }
 }

@@ -258,7 +258,18 @@ pub(super) struct Upstream {
     pub(super) keepalive: Option<usize>,
     pub(super) zombies: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) queue: Option<UpstreamQueue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) zone: Option<String>,
+}
+
+/// Requests that wait for a server of a group.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
+pub(super) struct UpstreamQueue {
+    pub(super) size: usize,
+    pub(super) max_size: usize,
+    pub(super) overflows: u64,
 }
 
 /// A server of a group and what was counted of it.
