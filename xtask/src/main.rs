@@ -6,7 +6,8 @@
 //! `fuzz` feeds parsers and store what nobody thought of. `bench` compares the cost of hits with
 //! nginx's. `hit-cost` guards what one costs, by counts. `store-bench` measures what the store
 //! promises. `seeds` runs the experiments of articles on caching again. `docs` writes manuals and
-//! the picture of the architecture from the code. `package` makes what users install.
+//! the picture of the architecture from the code. `release` builds by a profile, `package` makes
+//! what users install.
 //!
 //! This file reads the command line and nothing else; each task has a file of its own.
 
@@ -18,6 +19,7 @@ mod documents;
 mod foreign;
 mod fuzz;
 mod go_programs;
+mod guided;
 mod hit_cost;
 mod log_lines;
 mod machine;
@@ -69,11 +71,16 @@ const USAGE: &str = "usage: cargo xtask TASK
   seeds [PLAN...] [--brief]
                          the experiments of articles on caching, on nginx and the release binary
                          (or MILLPOND_BIN); all of them together write docs/seeds.md
-  package [--debug] [--static] [--repository DIR --key KEY]
+  release [--counting BINARY]
+                         a release build that is guided by a profile of the program at work, in
+                         target/guided: builds with counters (or takes BINARY, which has them),
+                         works, builds again; needs wrk, h2load and llvm-profdata
+  package [--debug | --guided] [--static] [--repository DIR --key KEY]
                          a release build as .deb, .rpm and tarball with their checksums, in
-                         target/package/out; --debug packs the quick build, --static adds a
-                         tarball that needs no C library, --repository adds all to
-                         repositories for apt and dnf in DIR, signed by a key of gpg
+                         target/package/out; --debug packs the quick build, --guided one
+                         as `release` makes it, --static adds a tarball that needs no C
+                         library, --repository adds all to repositories for apt and dnf in
+                         DIR, signed by a key of gpg
   package --image [--debug]
                          a container image with that program and nothing else, by podman
   package --check | --chart | --rollout | --container | --boot [--release] [--upgrades N]
@@ -104,6 +111,7 @@ fn main() -> ExitCode {
         "hit-cost" => hit_cost::run(),
         "seeds" => seeds::run(rest),
         "docs" => documents::run(rest),
+        "release" => guided::run(rest),
         "package" => package::run(rest),
         _ => {
             eprint!("{USAGE}");

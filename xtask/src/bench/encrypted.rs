@@ -75,12 +75,12 @@ http {
 }
 ";
 
-const SMALL: &str = "/1k";
-const LARGE: &str = "/1m";
+pub(super) const SMALL: &str = "/1k";
+pub(super) const LARGE: &str = "/1m";
 
 /// The work of a row.
 #[derive(Clone, Copy, Debug)]
-enum Work {
+pub(super) enum Work {
     /// Requests over kept connections of HTTP/1.1.
     Http1 {
         path: &'static str,
@@ -108,7 +108,7 @@ struct Row {
     bound: f64,
 }
 
-const ECDSA: &str = "PORT_ECDSA";
+pub(super) const ECDSA: &str = "PORT_ECDSA";
 const RSA: &str = "PORT_RSA";
 
 const ROWS: [Row; 10] = [
@@ -248,7 +248,7 @@ fn run_with(options: &Options, keys: &Path) -> Result<Tally> {
     Ok(sum)
 }
 
-fn tempfile_dir() -> Result<std::path::PathBuf> {
+pub(super) fn tempfile_dir() -> Result<std::path::PathBuf> {
     let name = format!("millpond-bench-tls-{}", std::process::id());
     let path = std::env::temp_dir().join(name);
     fs::create_dir_all(&path)?;
@@ -256,7 +256,7 @@ fn tempfile_dir() -> Result<std::path::PathBuf> {
 }
 
 /// A key and a certificate of its own, by the program openssl.
-fn make_key(keys: &Path, name: &str, kind: &[&str]) -> Result<()> {
+pub(super) fn make_key(keys: &Path, name: &str, kind: &[&str]) -> Result<()> {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-nodes", "-days", "30", "-subj"])
         .args(["/CN=bench.example", "-newkey"])
@@ -301,7 +301,7 @@ fn measure(row: &Row, servers: [&Proxy; 2], options: &Options) -> Result<Tally> 
 }
 
 /// Drives a server for a time: how many requests or handshakes it has done.
-fn drive(work: Work, proxy: &Proxy, time: Duration) -> Result<u64> {
+pub(super) fn drive(work: Work, proxy: &Proxy, time: Duration) -> Result<u64> {
     match work {
         Work::Http1 { path, connections } => {
             let url = format!("https://127.0.0.1:{}{path}", proxy.named_port(ECDSA));
@@ -419,7 +419,7 @@ const HTTP2_REQUEST: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\
 
 /// A verifier to which each certificate is right: the servers are the benchmark's own.
 #[derive(Debug)]
-struct Anyone;
+pub(super) struct Anyone;
 
 impl ServerCertVerifier for Anyone {
     fn verify_server_cert(

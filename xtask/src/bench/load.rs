@@ -22,6 +22,17 @@ pub(crate) fn run_url(url: &str, connections: u32, time: Duration) -> Result<u64
     drive(&[url], connections, time)
 }
 
+/// Drives a path with a field line; returns how many requests were answered with 200, 206 or 304.
+pub(crate) fn run_with(
+    port: u16,
+    (path, field): (&str, &str),
+    connections: u32,
+    time: Duration,
+) -> Result<u64> {
+    let url = format!("http://127.0.0.1:{port}{path}");
+    drive(&["-H", field, &url], connections, time)
+}
+
 /// Sends what a script of wrk makes, and returns how many requests were answered with 200.
 pub(crate) fn run_script(
     proxy: &Proxy,

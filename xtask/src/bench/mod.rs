@@ -7,6 +7,7 @@
 //! | `waiters` | who asks for what is being fetched, with nginx beside |
 //! | `idle` | memory of idle connections, with nginx beside |
 //! | `tls` | encrypted requests, handshakes and idle connections, against nginx's |
+//! | `http3` | requests over HTTP/3, against those of an nginx that speaks it |
 //! | `all` | these four and bodies that are stored, as one table |
 //! | `haproxy` | hot hits against those of HAProxy's cache in memory |
 //! | `sites` | Millpond against itself, counting by site or not |
@@ -18,15 +19,18 @@
 //! - `cpu` – CPU time of processes, and their cores
 //! - `encrypted` – encrypted requests of both protocols, and handshakes
 //! - `haproxy` – HAProxy and its rows
+//! - `http3` – requests over HTTP/3
 //! - `line` – a line of the table
 //! - `load` – what drives servers
 //! - `options` – the command line
 //! - `rounds` – rounds in which servers take turns
+//! - `training` – the work that a guided build learns by
 
 pub(crate) mod conf;
 pub(crate) mod cpu;
 mod encrypted;
 mod haproxy;
+mod http3;
 mod idle;
 pub(crate) mod line;
 pub(crate) mod load;
@@ -36,6 +40,7 @@ pub(crate) mod rounds;
 mod rows;
 mod sites;
 mod table;
+pub(crate) mod training;
 mod waiters;
 
 use anyhow::Result;
@@ -69,6 +74,7 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
     let sum = match options.name {
         Name::Haproxy => haproxy::run(&options)?,
         Name::Tls => encrypted::run(&options)?,
+        Name::Http3 => http3::run(&options)?,
         Name::Idle => idle::run(&options)?,
         Name::Misses => misses::run(&options)?,
         Name::Waiters => waiters::run(&options)?,

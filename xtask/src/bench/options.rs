@@ -20,6 +20,8 @@ pub(crate) enum Name {
     Idle,
     /// Encrypted requests, handshakes and idle connections.
     Tls,
+    /// Requests over HTTP/3.
+    Http3,
     /// Misses that are not stored.
     Misses,
     /// The clients that ask for what is being fetched.

@@ -5,7 +5,7 @@
 //! `musl-tools` have. It has OpenSSL inside, whatever `OPENSSL_NO_VENDOR` says.
 
 use super::{check::said, has};
-use crate::{checks, workspace};
+use crate::{checks, guided, workspace};
 use anyhow::{Context, Result, ensure};
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,6 +15,8 @@ use std::process::Command;
 pub(super) enum Build {
     /// With optimisation, for users.
     Release,
+    /// The same, by a profile of the program at work.
+    Guided,
     /// The quick one, for tests of the packages.
     Quick,
 }
@@ -29,6 +31,12 @@ pub(super) struct Built {
 
 /// Builds the program for this machine and those like it.
 pub(super) fn dynamic(build: Build) -> Result<Built> {
+    if build == Build::Guided {
+        return Ok(Built {
+            path: guided::binary(&release_flags(), None)?,
+            triple: workspace::host()?,
+        });
+    }
     run(build, checks::build_quick_binary(), "")?;
     Ok(Built {
         path: folder("", build),
@@ -65,7 +73,7 @@ pub(super) fn with_all_inside(build: Build) -> Result<Built> {
 }
 
 fn run(build: Build, mut command: Command, triple: &str) -> Result<()> {
-    if build == Build::Release {
+    if build != Build::Quick {
         command.arg("--release").env("RUSTFLAGS", release_flags());
     }
     let status = command.status().context("cargo")?;
@@ -87,7 +95,7 @@ fn has_target() -> Result<bool> {
 fn folder(triple: &str, build: Build) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
     let profile = match build {
-        Build::Release => "release",
+        Build::Release | Build::Guided => "release",
         Build::Quick => "debug",
     };
     let root = workspace::root().join(target);

@@ -86,6 +86,7 @@ impl Order {
             let mut value = || args.next().with_context(|| format!("{arg} wants a value"));
             match arg.as_str() {
                 "--debug" => order.build = Build::Quick,
+                "--guided" => order.build = Build::Guided,
                 "--static" => order.has_static = true,
                 "--image" => order.is_image = true,
                 "--repository" => order.repository = Some(PathBuf::from(value()?)),
@@ -131,7 +132,7 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
     }
     let out = target().join("out");
     let compression = match order.build {
-        Build::Release => Compression::Full,
+        Build::Release | Build::Guided => Compression::Full,
         Build::Quick => Compression::Fast,
     };
     tools::install()?;
