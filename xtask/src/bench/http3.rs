@@ -1,9 +1,9 @@
 //! `cargo xtask bench http3`: what requests over HTTP/3 cost, against an nginx that speaks it.
 //!
 //! Both servers run at once on one configuration with one worker each, on one core; rounds
-//! alternate. The client is `quinn` with `h3`, on the core that the servers do not have: it is the
-//! same for both, and slower than either, so that the figure is the server's CPU time for an
-//! answer, not a rate.
+//! alternate. The client is `quinn` with `h3` in this very process, on the core that the servers do
+//! not have. It is the same for both, but a slow one sends each request in a packet of its own:
+//! `CARGO_PROFILE_DEV_OPT_LEVEL=2` builds it with optimisation.
 //!
 //! `NGINX_BIN` names an nginx of 1.25 or later with `--with-http_v3_module`; Debian 12's is older.
 
