@@ -196,6 +196,11 @@ fn mistakes_in_scripts_are_mistakes_of_the_configuration() -> Result<()> {
             "",
             "no imports defined for \"js_access\" \"one.a\"",
         ),
+        (
+            "server { location / { js_content one.a; } listen 127.0.0.1:%%PORT_B%%; }",
+            "",
+            "no imports defined for \"js_content\" \"one.a\"",
+        ),
         ("js_engine v8;", "", "invalid value \"v8\""),
         ("js_periodic one.a;", "", "js_periodic"),
         (

@@ -28,6 +28,8 @@ enum Use {
     Root,
     /// A file that is read, from the folder of the configuration on.
     Read,
+    /// A folder whose files are read, from the folder of the configuration on.
+    Modules,
     /// A file that is written, from the prefix on.
     Written,
     /// A folder that is written to, from the prefix on.
@@ -57,7 +59,8 @@ fn use_of(directive: &str) -> Option<Use> {
         "access_log" | "error_log" | "upstream_log" => Some(Use::Written),
         "quic_qlog" | "working_directory" => Some(Use::Work),
         name if name.ends_with("_store") => Some(Use::Written),
-        "trusted_certificate" | "geoip2" => Some(Use::Read),
+        "trusted_certificate" | "geoip2" | "js_import" => Some(Use::Read),
+        "js_path" => Some(Use::Modules),
         name if READ.iter().any(|ending| name.ends_with(ending)) => Some(Use::Read),
         _ => None,
     }
@@ -140,7 +143,7 @@ impl Reaches<'_> {
         let Start { file, prefix, .. } = self.start;
         let conf_dir = file.parent().unwrap_or(Path::new(""));
         let name = statement.name.text.as_str();
-        let words = statement.args.iter().map(|word| word.text.as_str());
+        let mut words = statement.args.iter().map(|word| word.text.as_str());
         let inside = match name {
             "listen" => Some(("unix:", prefix, Right::Write)),
             "proxy_aws_sign" => Some(("credentials=", conf_dir, Right::Read)),
@@ -152,7 +155,12 @@ impl Reaches<'_> {
             }
             return;
         }
-        let Some((kind, word)) = use_of(name).zip(words.take(1).find(|word| is_path(word))) else {
+        // A module may be given a name before its file.
+        let named = match name {
+            "js_import" => words.last(),
+            _ => words.next(),
+        };
+        let Some((kind, word)) = use_of(name).zip(named.filter(|word| is_path(word))) else {
             return;
         };
         let from_prefix = prefix.join(word);
@@ -160,6 +168,7 @@ impl Reaches<'_> {
             Use::Root => self.add(known_folder(&from_prefix), Right::Read, name),
             Use::Work => self.add(from_prefix, Right::Write, name),
             Use::Read => self.add_file(&conf_dir.join(word), Right::Read, name),
+            Use::Modules => self.add(conf_dir.join(word), Right::Read, name),
             // `on` writes below the root.
             Use::Written if word == "on" => self.add(PathBuf::new(), Right::Write, name),
             Use::Written => self.add_file(&from_prefix, Right::Write, name),

@@ -3,7 +3,7 @@
 //! The answer is sent when the function, and all that it waits for, has ended.
 
 use bytes::Bytes;
-use millpond_conf::{Contexts, Statement};
+use millpond_conf::{Contexts, Span, Statement};
 use millpond_exchange::failure::Failure;
 use millpond_exchange::response::Response;
 use millpond_exchange::scope::block::{Draft, Pass, Row};
@@ -43,9 +43,22 @@ fn apply(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
         return;
     };
     match FunctionName::read(&word.text) {
-        Ok(function) => draft.put(ContentHandler::own(ScriptContent { function })),
+        Ok(function) => {
+            draft.put(Named {
+                function: function.clone(),
+                span: statement.span,
+            });
+            draft.put(ContentHandler::own(ScriptContent { function }));
+        }
         Err(message) => builder.error(word.span, message),
     }
+}
+
+/// The function that the block being read names.
+#[derive(Clone, Debug)]
+pub(super) struct Named {
+    pub(super) function: FunctionName,
+    pub(super) span: Span,
 }
 
 /// The function that answers.

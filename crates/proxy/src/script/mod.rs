@@ -253,14 +253,17 @@ fn named(each: &[ScriptPolicy]) -> Vec<Import> {
 
 /// Refuses functions where there are no modules.
 fn check_unnamed(level: &mut Closing<'_>, policy: &ScriptPolicy) {
-    for (name, function) in [
-        ("js_access", &policy.access),
-        ("js_header_filter", &policy.header_filter),
+    let content = level.draft.get::<content::Named>().cloned();
+    let (content, content_span) = content.map(|it| (it.function, it.span)).unzip();
+    for (name, function, span) in [
+        ("js_access", policy.access.clone(), None),
+        ("js_header_filter", policy.header_filter.clone(), None),
+        ("js_content", content, content_span),
     ] {
-        let span = level.span_of_own::<ScriptPolicy>(name);
-        if let (Some(function), Some(span)) = (function, span) {
+        let place = span.or_else(|| level.span_of_own::<ScriptPolicy>(name));
+        if let (Some(function), Some(place)) = (function, place) {
             let message = format!("no imports defined for \"{name}\" \"{}\"", function.0);
-            level.error_once(span, message);
+            level.error_once(place, message);
         }
     }
 }

@@ -181,10 +181,10 @@ pub(super) async fn fetch_with(
     let group = &resolved.group;
     let mut selection = Selection::new(group, group.wish(req));
     let mut tries = Tries::new(&settings.next, selection.tries());
-    let mut waited_for = queue::first(group, &mut selection).await;
+    let mut first = queue::first(group, &mut selection).await;
     loop {
         let started = clock::instant();
-        let Some(peer) = waited_for.take().or_else(|| selection.pick(started)) else {
+        let Some(peer) = first.or_else(|| selection.pick(started)) else {
             return Err(prepared.no_live(req, group, target.protocol, ask));
         };
         tries.spend();
@@ -203,8 +203,7 @@ pub(super) async fn fetch_with(
             was_sent: false,
             client_failure: None,
         };
-        let outcome = run.run().await;
-        let was_sent = run.was_sent;
+        let (outcome, was_sent) = (run.run().await, run.was_sent);
         if let Some(failure) = run.client_failure.take() {
             return Err(*failure);
         }
@@ -235,6 +234,7 @@ pub(super) async fn fetch_with(
         if let Err(failure) = outcome {
             request_error::failure(req, &Failure::Upstream(failure));
         }
+        first = None;
     }
 }
 
@@ -452,7 +452,7 @@ impl Try<'_> {
             protocol: self.protocol,
             is_encrypted: self.prepared.encryption.is_some(),
             why: self.ask.why(self.req.is_background),
-            redirects: self.ask.hop.map_or(0, |hop| hop.number),
+            redirects: self.ask.hop.map_or(0, |hop| hop.number.into()),
             head: self.prepared.asked_head(self.protocol),
             range: self.ask.range.clone(),
             started_ms: clock::wall_us(self.started).div_euclid(1000),

@@ -138,8 +138,8 @@ impl Follow {
 /// A step on the way of redirects, for those who write the request of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hop {
-    /// Number of redirects that were followed.
-    pub(crate) number: u32,
+    /// Number of redirects that were followed; a byte, as an [`Ask`] stands in each walk.
+    pub(crate) number: u8,
     /// True if another origin than the first is asked.
     pub(crate) is_foreign: bool,
     /// True once the first origin was left. INVARIANT 2.
@@ -300,7 +300,7 @@ impl Way {
     /// Goes to the next URL, if it may be gone to.
     fn step(&mut self, there: Url) -> Result<(), Failure> {
         let text = there.to_string();
-        if self.hop.number >= self.rules.most {
+        if u32::from(self.hop.number) >= self.rules.most {
             let most = self.rules.most;
             return Err(refused(
                 &text,

@@ -371,6 +371,7 @@ pub(in crate::control) fn described() -> Vec<(&'static str, Vec<&'static str>)> 
         ("CacheServed", members::<Served>()),
         ("CacheFetched", members::<Fetched>()),
         ("Upstream", members::<Upstream>()),
+        ("UpstreamQueue", members::<UpstreamQueue>()),
         ("Peer", members::<Peer>()),
         ("HealthChecks", members::<HealthChecks>()),
         ("UpstreamServer", members::<Server>()),
