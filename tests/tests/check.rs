@@ -430,11 +430,12 @@ impl Tree {
     fn new(files: &[(&str, &str)]) -> Tree {
         let dir = tempfile::tempdir().expect("a run");
         let from = dir.path().join("etc");
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let made =
+            rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
         let pem = made.cert.pem() + &made.signing_key.serialize_pem();
         for (name, text) in files.iter().chain(&[("a.pem", &*pem)]) {
             let path = from.join(name);
-            fs::create_dir_all(path.parent().unwrap()).expect("a run");
+            fs::create_dir_all(path.parent().expect("a folder")).expect("a run");
             fs::write(path, text.replace("%%DIR%%", &from.to_string_lossy())).expect("a run");
         }
         Tree(dir)

@@ -157,7 +157,7 @@ impl Reaches<'_> {
         }
         // A module may be given a name before its file.
         let named = match name {
-            "js_import" => words.last(),
+            "js_import" => words.next_back(),
             _ => words.next(),
         };
         let Some((kind, word)) = use_of(name).zip(named.filter(|word| is_path(word))) else {
