@@ -1,6 +1,6 @@
 //! The work by which a build that counts learns what runs often: `cargo xtask release`.
 //!
-//! It is what a busy site's edge does most: hits of small and large bodies, of one and of many
+//! The work is what a busy edge does most: hits of small and large bodies, of one and of many
 //! objects, validations, ranges, misses that are stored and that are not, over HTTP/1.1 with and
 //! without encryption, over HTTP/2 and HTTP/3, and handshakes. Each kind runs for two seconds, so
 //! that what is quick counts more often.

@@ -63,7 +63,7 @@ pub(super) struct Out {
 }
 
 impl Out {
-    /// That of a script which makes an answer.
+    /// The output of a script that makes an answer.
     pub(super) fn of_content() -> Out {
         Out {
             role: Role::Content,
@@ -71,7 +71,7 @@ impl Out {
         }
     }
 
-    /// That of a script which lets a request in.
+    /// The output of a script that lets a request in.
     pub(super) fn of_access() -> Out {
         Out {
             role: Role::Access,
@@ -79,7 +79,8 @@ impl Out {
         }
     }
 
-    /// That of a script which sees an answer's head; the fields are there until [`Out::change`].
+    /// The output of a script that sees the head of an answer, whose fields stand here until
+    /// [`Out::change`].
     pub(super) fn of_answer(response: &mut Response) -> Out {
         Out {
             role: Role::Head,
