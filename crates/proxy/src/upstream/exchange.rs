@@ -170,7 +170,7 @@ pub(super) async fn fetch_with(
     let resolved = match target.fixed() {
         Some(resolved) => resolved,
         None => {
-            own = Box::pin(resolve(req, target)).await?;
+            own = Box::new(Box::pin(target.resolve(req)).await?);
             &*own
         }
     };
@@ -244,11 +244,6 @@ async fn read_body(req: &mut Request, protocol: Protocol) -> Result<(), Failure>
         Box::pin(request_body::read_all(req)).await?;
     }
     Ok(())
-}
-
-/// Looks up the name of a target that depends on the request.
-async fn resolve(req: &mut Request, target: &PassTarget) -> Result<Box<Resolved>, Failure> {
-    target.resolve(req).await.map(Box::new)
 }
 
 /// The cookie that binds the client to a peer goes out with the answer.
