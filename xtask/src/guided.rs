@@ -93,10 +93,14 @@ fn merge(tool: &Path, counts: &Path, profile: &Path) -> Result<()> {
 
 /// The program `llvm-profdata` of the compiler's LLVM: rustup's component, or Debian's package.
 fn profdata_tool() -> Result<PathBuf> {
-    let sysroot = said("rustc", &["--print", "sysroot"])?;
+    let output = Command::new("rustc")
+        .args(["--print", "sysroot"])
+        .output()
+        .context("rustc does not run")?;
+    let sysroot = String::from_utf8_lossy(&output.stdout);
     let host = workspace::host()?;
-    let version = said("rustc", &["-vV"])?;
-    let major = llvm_major(&version).context("rustc does not tell its LLVM's version")?;
+    let version = workspace::of_compiler("LLVM version: ")?;
+    let major = version.split('.').next().unwrap_or_default();
     let name = "llvm-profdata";
     let places = [
         Path::new(sysroot.trim()).join(format!("lib/rustlib/{host}/bin/{name}")),
@@ -110,32 +114,4 @@ fn profdata_tool() -> Result<PathBuf> {
         )
     };
     Ok(found.with_context(wanted)?.clone())
-}
-
-/// The major version in what `rustc -vV` says of LLVM.
-fn llvm_major(version: &str) -> Option<&str> {
-    let text = version
-        .lines()
-        .find_map(|line| line.strip_prefix("LLVM version: "))?;
-    text.split('.').next()
-}
-
-fn said(program: &str, args: &[&str]) -> Result<String> {
-    let output = Command::new(program)
-        .args(args)
-        .output()
-        .with_context(|| format!("{program} does not run"))?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_version_of_llvm_is_the_compilers() {
-        let said = "rustc 1.95.0\nhost: x86_64-unknown-linux-gnu\nLLVM version: 22.1.2\n";
-        assert_eq!(llvm_major(said), Some("22"));
-        assert_eq!(llvm_major("rustc 1.95.0\n"), None);
-    }
 }

@@ -48,11 +48,34 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
 
 /// The triple of this machine.
 pub(crate) fn host() -> Result<String> {
+    of_compiler("host: ")
+}
+
+/// A line of what `rustc -vV` says, by its beginning, without that.
+pub(crate) fn of_compiler(beginning: &str) -> Result<String> {
     let output = Command::new("rustc")
         .arg("-vV")
         .output()
         .context("rustc does not run")?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.context("rustc names no host")?.to_owned())
+    Ok(line_of(&text, beginning)
+        .with_context(|| format!("rustc has no line \"{beginning}\""))?
+        .to_owned())
+}
+
+fn line_of<'a>(text: &'a str, beginning: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(beginning))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_of_llvm_is_the_compilers() {
+        let said = "rustc 1.95.0\nhost: x86_64-unknown-linux-gnu\nLLVM version: 22.1.2\n";
+        let version = line_of(said, "LLVM version: ");
+        assert_eq!(version.and_then(|it| it.split('.').next()), Some("22"));
+        assert_eq!(line_of("rustc 1.95.0\n", "LLVM version: "), None);
+    }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use millpond_gauge::client::{Head, Reader, Sessions, Target, Tls, Trust};
+use millpond_gauge::client::{Head, Reader, Sessions, Target, Tls};
 use millpond_server::control::report::ProgressReport;
 use millpond_system::clock::{self, Instant};
 use tokio::task::JoinSet;
@@ -26,57 +26,37 @@ const STATUS_FIELD: &str = "X-Cache-Status";
 /// Connections that a user keeps, to as many hosts.
 const KEPT_MAX: usize = 8;
 
-/// Server that is asked, and the manner of asking.
-#[derive(Clone, Debug)]
-pub(super) struct Server {
-    to: Option<String>,
-    late: Duration,
-    fields: Vec<String>,
-    trust: Trust,
+/// One user, with connections that it keeps.
+struct User {
+    options: Rc<Options>,
+    kept: HashMap<(Scheme, String), Reader>,
 }
 
-impl Server {
-    pub(super) fn of(options: &Options) -> Server {
-        Server {
-            to: options.to.clone(),
-            late: options.late,
-            fields: options.fields.clone(),
-            trust: options.trust.clone(),
+impl User {
+    fn new(options: &Rc<Options>) -> User {
+        User {
+            options: Rc::clone(options),
+            kept: HashMap::new(),
         }
     }
 
     async fn target(&self, url: &Url<'_>) -> Result<Target> {
-        let address = self.to.clone().unwrap_or_else(|| url.address());
+        let address = self.options.to.clone().unwrap_or_else(|| url.address());
         let mut found = tokio::net::lookup_host(&address)
             .await
             .with_context(|| address.clone())?;
         let first = found.next().context("the host has no address")?;
         let mut target = Target::new(first, url.authority.to_owned());
         STATUS_FIELD.clone_into(&mut target.status_field);
-        target.timeout = self.late;
+        target.timeout = self.options.late;
         if url.scheme == Scheme::Https {
             target.tls = Some(Arc::new(Tls::new(
-                &self.trust,
+                &self.options.trust,
                 url.host(),
                 Sessions::Resumed,
             )?));
         }
         Ok(target)
-    }
-}
-
-/// One user, with connections that it keeps.
-struct User {
-    server: Rc<Server>,
-    kept: HashMap<(Scheme, String), Reader>,
-}
-
-impl User {
-    fn new(server: &Rc<Server>) -> User {
-        User {
-            server: Rc::clone(server),
-            kept: HashMap::new(),
-        }
     }
 
     async fn get(&mut self, url: &str, each: &mut dyn FnMut(&[u8])) -> Result<Head> {
@@ -86,7 +66,7 @@ impl User {
             if self.kept.len() >= KEPT_MAX {
                 self.kept.clear();
             }
-            let target = self.server.target(&parsed).await?;
+            let target = self.target(&parsed).await?;
             self.kept
                 .insert(place.clone(), Reader::new(Arc::new(target)));
         }
@@ -96,18 +76,18 @@ impl User {
             Ok(())
         };
         Ok(reader
-            .get(parsed.path, &self.server.fields, &mut each)
+            .get(parsed.path, &self.options.fields, &mut each)
             .await?)
     }
 }
 
 /// Gets a URL on a connection of its own.
 pub(super) async fn get(
-    server: &Rc<Server>,
+    options: &Rc<Options>,
     url: &str,
     each: &mut dyn FnMut(&[u8]),
 ) -> Result<Head> {
-    User::new(server).get(url, each).await
+    User::new(options).get(url, each).await
 }
 
 /// State that the users of a run share.
@@ -125,9 +105,9 @@ struct Run {
 
 /// Asks for all URLs.
 pub(super) async fn all(
-    server: &Rc<Server>,
+    options: &Rc<Options>,
     urls: Vec<String>,
-    (options, done): (&Options, Option<Done>),
+    done: Option<Done>,
 ) -> Result<Tally> {
     let began = clock::instant();
     let run = Rc::new(Run {
@@ -141,7 +121,7 @@ pub(super) async fn all(
     });
     let mut users = JoinSet::new();
     for _ in 0..run.urls.len().min(options.users as usize) {
-        let (run, user) = (Rc::clone(&run), User::new(server));
+        let (run, user) = (Rc::clone(&run), User::new(options));
         users.spawn_local(async move { run.user(user).await });
     }
     let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());

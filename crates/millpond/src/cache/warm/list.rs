@@ -14,7 +14,8 @@ use quick_xml::Reader;
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::Event;
 
-use super::ask::{self, Server};
+use super::ask;
+use super::options::Options;
 use crate::url::Url;
 
 /// Sitemaps in sitemaps in sitemaps (the protocol knows one level).
@@ -71,13 +72,13 @@ fn of_line(line: &str, scheme: &str) -> Result<Option<String>> {
 }
 
 /// The URLs of a sitemap, and of those that it names.
-pub(super) async fn sitemap(server: &Rc<Server>, url: &str) -> Result<Vec<String>> {
+pub(super) async fn sitemap(options: &Rc<Options>, url: &str) -> Result<Vec<String>> {
     let mut seen = HashSet::from([url.to_owned()]);
     let (mut level, mut urls) = (vec![url.to_owned()], Vec::new());
     for _ in 0..=DEPTH {
         let mut next = Vec::new();
         for url in std::mem::take(&mut level) {
-            let text = fetch(server, &url).await.with_context(|| url.clone())?;
+            let text = fetch(options, &url).await.with_context(|| url.clone())?;
             let sitemap = parse(&text).with_context(|| url.clone())?;
             urls.extend(sitemap.pages);
             next.extend(
@@ -99,7 +100,7 @@ pub(super) async fn sitemap(server: &Rc<Server>, url: &str) -> Result<Vec<String
     bail!("sitemaps that lead deeper than {DEPTH}")
 }
 
-async fn fetch(server: &Rc<Server>, url: &str) -> Result<Vec<u8>> {
+async fn fetch(options: &Rc<Options>, url: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut is_long = false;
     let mut keep = |piece: &[u8]| {
@@ -108,7 +109,7 @@ async fn fetch(server: &Rc<Server>, url: &str) -> Result<Vec<u8>> {
             bytes.extend_from_slice(piece);
         }
     };
-    let status = ask::get(server, url, &mut keep).await?.status;
+    let status = ask::get(options, url, &mut keep).await?.status;
     ensure!(status == 200, "it is answered with {status}");
     ensure!(!is_long, "it is longer than {SITEMAP_MAX} bytes");
     if !bytes.starts_with(&GZIP) {

@@ -31,7 +31,6 @@ use std::rc::Rc;
 use anyhow::{Context, Result};
 use tokio::task::LocalSet;
 
-use self::ask::Server;
 use self::options::Options;
 use self::tally::Tally;
 
@@ -52,7 +51,7 @@ FILE has a URL a line, or a line of JSON with one in \"url\": what `millpond cac
 pub(super) fn run(words: Vec<OsString>) -> Result<ExitCode> {
     let words = Vec::from_iter(words.iter().map(|word| word.to_string_lossy().into_owned()));
     let options = match crate::options::read(words, USAGE, options::parse) {
-        Ok(options) => options,
+        Ok(options) => Rc::new(options),
         Err(code) => return Ok(code),
     };
     match warm(&options) {
@@ -67,18 +66,17 @@ pub(super) fn run(words: Vec<OsString>) -> Result<ExitCode> {
     }
 }
 
-fn warm(options: &Options) -> Result<Tally> {
+fn warm(options: &Rc<Options>) -> Result<Tally> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     LocalSet::new().block_on(&runtime, async {
-        let server = Rc::new(Server::of(options));
         let mut urls = match &options.list {
             Some(path) => list::read(path, options.scheme)?,
             None => Vec::new(),
         };
         for sitemap in &options.sitemaps {
-            urls.extend(list::sitemap(&server, sitemap).await?);
+            urls.extend(list::sitemap(options, sitemap).await?);
         }
         let done = options.resume.as_deref().map(Done::open).transpose()?;
         let all = urls.len();
@@ -86,7 +84,7 @@ fn warm(options: &Options) -> Result<Tally> {
             urls.retain(|url| !done.urls.contains(url));
         }
         let skipped = (all - urls.len()) as u64;
-        let mut tally = ask::all(&server, urls, (options, done)).await?;
+        let mut tally = ask::all(options, urls, done).await?;
         tally.skipped = skipped;
         Ok(tally)
     })
