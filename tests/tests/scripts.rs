@@ -241,7 +241,9 @@ fn examples() -> Result<Vec<Example>> {
         examples.push(Example {
             name: section.lines().next().unwrap_or_default().to_string(),
             module: block(section, "js")?,
-            conf: block(section, "nginx")?.replace("8080", "%%PORT%%"),
+            conf: block(section, "nginx")?
+                .replace("8080", "%%PORT%%")
+                .replace("8081", "%%PORT_B%%"),
             requests: block(section, "http")?
                 .lines()
                 .map(str::to_string)
@@ -254,7 +256,7 @@ fn examples() -> Result<Vec<Example>> {
 #[test]
 fn examples_of_the_document_do_what_it_says() -> Result<()> {
     let examples = examples()?;
-    ensure!(examples.len() >= 4, "{}", examples.len());
+    ensure!(examples.len() >= 10, "{}", examples.len());
     for example in examples {
         let proxy = Proxy::new(Kind::Millpond, &example.conf)
             .file("example.js", &example.module)

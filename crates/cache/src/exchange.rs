@@ -10,6 +10,7 @@ use millpond_conf::Template;
 use millpond_store::Key;
 
 use crate::reason::Note;
+use crate::ruling::Ruling;
 use crate::status::CacheStatus;
 use crate::targeted::EachField;
 use crate::use_stale::StaleCause;
@@ -175,9 +176,14 @@ pub trait Exchange {
     fn has_content(&self) -> bool {
         false
     }
-    /// Tags that the answer can be purged by, as [`crate::tag`] writes them; asked once the answer
-    /// is to be stored. All fields of the answer are given.
-    fn tags(&mut self, _each_field: EachField<'_>) -> Bytes {
+    /// The ruling of the operator's own code about an answer, by its status and fields; asked when
+    /// the answer may be stored, or makes what is stored fresh again.
+    fn ruling(&mut self, _status: u16, _each_field: EachField<'_>) -> Option<Ruling> {
+        None
+    }
+    /// Tags that the answer can be purged by, as [`crate::tag`] writes them, with those of a
+    /// ruling; asked once the answer is to be stored. All fields of the answer are given.
+    fn tags(&mut self, _each_field: EachField<'_>, _ruled: &[Bytes]) -> Bytes {
         Bytes::new()
     }
     /// The time that a text with variables of the request and its answer tells; none if it is empty

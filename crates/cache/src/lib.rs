@@ -41,6 +41,7 @@ pub mod reason;
 mod recent;
 pub mod refresh_backoff;
 pub mod revalidate;
+pub mod ruling;
 pub mod shared_head;
 pub mod site;
 pub mod slice;

@@ -108,6 +108,8 @@ pub enum Reason {
     ZoneClosed,
     /// The answer is kept by the node that owns the key, and was asked for here once.
     OfOwner,
+    /// A script decided so.
+    Ruled,
 }
 
 impl Reason {
@@ -161,6 +163,7 @@ impl Reason {
             Reason::Superseded => "superseded",
             Reason::ZoneClosed => "zone-closed",
             Reason::OfOwner => "of-owner",
+            Reason::Ruled => "script",
         }
     }
 
@@ -230,6 +233,7 @@ impl Reason {
             Reason::Superseded => "something took its place while it was stored",
             Reason::ZoneClosed => "the zone is being closed",
             Reason::OfOwner => "the node that owns its key keeps it (proxy_cache_peers)",
+            Reason::Ruled => "a script decided so (js_cache_verdict)",
         }
     }
 }

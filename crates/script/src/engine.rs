@@ -27,18 +27,20 @@ use rquickjs::{
 };
 
 use crate::fault::{Fault, one_line};
-use crate::host::{Host, Reply};
+use crate::host::{Host, Reply, Ruling};
 use crate::modules::{Known, Sources, Way};
 use crate::natives;
 use crate::program::{MAIN, Program, main_text};
 
 /// The parts of what every context begins with, in their order.
-const PRELUDE: [&str; 5] = [
+const PRELUDE: [&str; 7] = [
     include_str!("prelude/base.js"),
     include_str!("prelude/buffer.js"),
     include_str!("prelude/modules.js"),
     include_str!("prelude/request.js"),
     include_str!("prelude/shared.js"),
+    include_str!("prelude/fetch.js"),
+    include_str!("prelude/cache.js"),
 ];
 /// The hidden name of the prelude's side in a context.
 const OWN: &str = "__millpond";
@@ -48,6 +50,8 @@ const STACK: usize = 256 << 10;
 const GRACE: Duration = Duration::from_millis(20);
 /// The words for a `null` that was thrown.
 const NULL_THROWN: &str = "a value of type null";
+/// The state of a script that has ruled.
+const RULED: u8 = 4;
 /// The most jobs that are let run out when a turn was cut off; more end the engine.
 const MOST_LEFT: usize = 1000;
 
@@ -78,8 +82,19 @@ pub struct Entry<'a> {
     pub function: &'a str,
     /// The number of the request; never that of another one that lives.
     pub request: u32,
+    /// The thing that it is called for.
+    pub errand: Errand,
+}
+
+/// The thing that a function is called for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Errand {
+    /// Its doing, and its value.
+    Call,
     /// A piece of a body, and whether it is the last one.
-    pub piece: Option<(Bytes, bool)>,
+    Piece(Bytes, bool),
+    /// Its ruling about an answer that may be stored.
+    Ruling,
 }
 
 /// The state of a script after a turn.
@@ -87,6 +102,8 @@ pub struct Entry<'a> {
 pub enum Turn {
     /// The end, with this value; none for a script that waits for nothing that could end.
     Done(Option<Bytes>),
+    /// The end, with a ruling.
+    Ruled(Box<Ruling>),
     /// The script waits for operations.
     Waits,
 }
@@ -184,6 +201,11 @@ impl<H: Host> Engine<H> {
     pub fn new(ground: Ground) -> Result<Rc<Self>, Fault> {
         let runtime = Runtime::new().map_err(|error| Fault::engine(&error))?;
         runtime.set_max_stack_size(STACK);
+        // The runtime keeps the first context in which it makes a native function for as long as it
+        // lives: it must be none with a script's values in it.
+        let first = Context::full(&runtime).map_err(|error| Fault::engine(&error))?;
+        let made = first.with(|ctx| Function::new(ctx, || ()).map(drop));
+        made.map_err(|error| Fault::engine(&error))?;
         let state = Rc::new(State {
             slot: RefCell::new(None),
             deadline: Cell::new(None),
@@ -216,6 +238,11 @@ impl<H: Host> Engine<H> {
     /// True once the engine was given up; it lends nothing any more.
     pub fn is_dead(&self) -> bool {
         self.state.is_dead.get()
+    }
+
+    /// The bytes that all scripts take.
+    pub fn memory(&self) -> usize {
+        usize::try_from(self.runtime.memory_usage().malloc_size).unwrap_or(usize::MAX)
     }
 
     /// The contexts that are kept for reuse.
@@ -408,9 +435,19 @@ impl<H: Host> Instance<H> {
     pub fn call(&mut self, host: H, entry: &Entry<'_>) -> (Option<H>, Result<Turn, Fault>) {
         self.turn(host, entry.request, |ctx, own| {
             let enter: Function<'_> = own.get("enter")?;
-            match &entry.piece {
-                None => enter.call((entry.function, entry.request)),
-                Some((data, is_last)) => {
+            match &entry.errand {
+                Errand::Call => enter.call((entry.function, entry.request)),
+                Errand::Ruling => {
+                    let nothing = Value::new_undefined(ctx.clone());
+                    enter.call((
+                        entry.function,
+                        entry.request,
+                        nothing.clone(),
+                        nothing,
+                        true,
+                    ))
+                }
+                Errand::Piece(data, is_last) => {
                     let data = String::from_utf8_lossy(data).into_owned();
                     let flags = Object::new(ctx.clone())?;
                     flags.set("last", *is_last)?;
@@ -526,21 +563,25 @@ impl<H: Host> Instance<H> {
                 let told: Array<'_> = state.call(())?;
                 Ok((told.get(0)?, told.get(1)?, ctx.clone()))
             };
-            let read = || -> Result<(u8, Bytes), Error> {
+            let read = || -> Result<(u8, Bytes, Option<Ruling>), Error> {
                 let (kind, value, ctx) = told()?;
+                if let Some(object) = value.as_ref().filter(|_| kind == RULED) {
+                    return Ok((kind, Bytes::new(), Some(ruling_of(object)?)));
+                }
                 let text = value
                     .filter(|value| !value.is_undefined())
                     .map(|value| natives::bytes(&ctx, &value))
                     .transpose()?;
-                Ok((kind, text.unwrap_or_default()))
+                Ok((kind, text.unwrap_or_default(), None))
             };
             read().catch(&ctx).map_err(|error| Caught::told(&error))
         });
         match told {
-            Ok((0, value)) => Ok(Turn::Done(Some(value))),
-            Ok((1, _)) => Ok(Turn::Waits),
-            Ok((3, _)) => Ok(Turn::Done(None)),
-            Ok((_, text)) => Err(self.rejected(&text)),
+            Ok((_, _, Some(ruling))) => Ok(Turn::Ruled(Box::new(ruling))),
+            Ok((0, value, _)) => Ok(Turn::Done(Some(value))),
+            Ok((1, ..)) => Ok(Turn::Waits),
+            Ok((3, ..)) => Ok(Turn::Done(None)),
+            Ok((_, text, _)) => Err(self.rejected(&text)),
             Err(caught) => Err(self.fault(caught)),
         }
     }
@@ -577,8 +618,7 @@ impl<H: Host> Instance<H> {
 
     /// True where the engine throws `null`, since there is no memory for an error.
     fn is_short_of_memory(&self) -> bool {
-        let used = self.engine.runtime.memory_usage().malloc_size;
-        usize::try_from(used).is_ok_and(|used| used >= self.limits.memory / 4 * 3)
+        self.engine.memory() >= self.limits.memory / 4 * 3
     }
 
     /// Gives the context back for another request, or throws it away.
@@ -628,10 +668,27 @@ impl Drop for Running<'_> {
     }
 }
 
+/// The ruling that the prelude has made of a value.
+fn ruling_of(value: &Value<'_>) -> Result<Ruling, Error> {
+    let object = value.as_object().ok_or(Error::Unknown)?;
+    let seconds = |name: &str| -> Result<Option<Duration>, Error> {
+        let seconds: Option<u32> = object.get(name)?;
+        Ok(seconds.map(|seconds| Duration::from_secs(u64::from(seconds))))
+    };
+    Ok(Ruling {
+        keeps_out: object.get("out")?,
+        fresh: seconds("ttl")?,
+        stale: seconds("stale")?,
+        tags: object.get("tags")?,
+        vary: object.get("vary")?,
+    })
+}
+
 fn reply_object<'js>(ctx: &Ctx<'js>, reply: &Reply) -> Result<Object<'js>, Error> {
     let object = Object::new(ctx.clone())?;
     match reply {
         Reply::Elapsed => {}
+        Reply::Purged(was_there) => object.set("purged", *was_there)?,
         Reply::Failed(message) => object.set("error", message.as_str())?,
         Reply::Answer {
             status,
@@ -646,6 +703,16 @@ fn reply_object<'js>(ctx: &Ctx<'js>, reply: &Reply) -> Result<Object<'js>, Error
             for (name, text) in asked {
                 object.set(*name, String::from_utf8_lossy(text).into_owned())?;
             }
+        }
+        Reply::Fetched(fetched) => {
+            object.set("status", fetched.status)?;
+            object.set(
+                "text",
+                String::from_utf8_lossy(&fetched.reason).into_owned(),
+            )?;
+            object.set("headers", natives::pairs(ctx, &fetched.headers)?)?;
+            let body = rquickjs::TypedArray::<u8>::new_copy(ctx.clone(), &fetched.body)?;
+            object.set("body", body)?;
         }
     }
     Ok(object)

@@ -29,6 +29,9 @@ pub enum Fault {
     /// A wait where nothing can be waited for.
     #[error("async operation inside \"{0}\", its pending events are dropped")]
     Waits(String),
+    /// A function without the value that it must have.
+    #[error("function \"{0}\" returned nothing")]
+    NoValue(String),
     /// The engine was given up for another script's sake while this one waited.
     #[error("engine was given up while the script waited")]
     GivenUp,

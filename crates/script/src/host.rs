@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::dict::{Dict, DictSpec};
+use crate::url::Url;
 
 /// The weight of a line that a script logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +75,70 @@ pub enum Order {
         /// The body; none for that of the request.
         body: Option<Bytes>,
     },
+    /// `ngx.fetch`.
+    Fetch(Box<Fetch>),
+    /// `r.cache.purge`.
+    Purge(Box<Purge>),
+}
+
+/// A request to another server; its parts may stand in a message as they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// The place that is asked.
+    pub url: Url,
+    /// The method.
+    pub method: String,
+    /// The fields that the script gives.
+    pub headers: Vec<Header>,
+    /// The body; empty for none.
+    pub body: Bytes,
+    /// The longest body of an answer, where the script says it.
+    pub most: Option<usize>,
+    /// Verification of the server's certificate, where the script says it.
+    pub verify: Option<bool>,
+}
+
+/// A purge of what is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Purge {
+    /// The kind: `exact`, `prefix`, `wildcard`, `host`, `site`, `tag`, `all`.
+    pub kind: &'static str,
+    /// The thing that it is about; none: the key of the request.
+    pub what: Option<Bytes>,
+    /// The name of the zone; none: that of the request.
+    pub zone: Option<String>,
+    /// True if the entries become stale, and stay.
+    pub is_soft: bool,
+}
+
+/// An entry of the cache.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cached {
+    /// The status.
+    pub status: u16,
+    /// The age in seconds.
+    pub age: u64,
+    /// The seconds for which it is fresh yet; negative for a stale one.
+    pub ttl: i64,
+    /// The length of its body.
+    pub size: u64,
+    /// The number of times that it was found.
+    pub hits: u64,
+    /// The tags that it can be purged by.
+    pub tags: Vec<Bytes>,
+}
+
+/// An answer to a [`Fetch`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fetched {
+    /// Its status.
+    pub status: u16,
+    /// The words behind the status.
+    pub reason: Bytes,
+    /// Its fields.
+    pub headers: Vec<Header>,
+    /// Its body.
+    pub body: Bytes,
 }
 
 /// The end of an operation.
@@ -92,8 +157,27 @@ pub enum Reply {
         /// The subrequest as it was in the end: method, path, query.
         asked: BTreeMap<&'static str, Bytes>,
     },
+    /// Another server has answered.
+    Fetched(Box<Fetched>),
+    /// A purge is in force; false if there was nothing.
+    Purged(bool),
     /// A failure; the promise is rejected with this.
     Failed(String),
+}
+
+/// The ruling of a script about an answer that may be stored; what it does not say is left alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ruling {
+    /// True if the answer is not stored.
+    pub keeps_out: bool,
+    /// The time for which it is fresh.
+    pub fresh: Option<Duration>,
+    /// The time after that in which it may be served stale.
+    pub stale: Option<Duration>,
+    /// Tags that it can be purged by.
+    pub tags: Vec<String>,
+    /// The names of the fields that its variants differ in.
+    pub vary: Option<String>,
 }
 
 /// A request, and the server around it.
@@ -171,6 +255,12 @@ pub trait Host: 'static {
 
     /// A shared dictionary.
     fn dict(&mut self, name: &str) -> Option<Arc<Dict>>;
+
+    /// The key of the request in the cache; none where its location has no cache.
+    fn cache_key(&mut self) -> Result<Option<Bytes>, String>;
+
+    /// The entry under a key, or that of the request, in a zone, or that of the request.
+    fn cached(&mut self, key: Option<Bytes>, zone: Option<&str>) -> Result<Option<Cached>, String>;
 
     /// A number of the process.
     fn number(&mut self, bound: Bound) -> u32;

@@ -28,12 +28,17 @@ pub mod host;
 mod modules;
 mod natives;
 pub mod program;
+pub mod url;
 
 #[cfg(test)]
 mod tests;
 
 pub use dict::{Dict, DictSpec};
-pub use engine::{Engine, Entry, Ground, Instance, Limits, Turn};
+pub use engine::{Engine, Entry, Errand, Ground, Instance, Limits, Turn};
 pub use fault::Fault;
-pub use host::{Bound, Header, Host, Level, Operation, Order, Reply, Text};
+pub use host::{
+    Bound, Cached, Fetch, Fetched, Header, Host, Level, Operation, Order, Purge, Reply, Ruling,
+    Text,
+};
 pub use program::{Import, LoadError, Program};
+pub use url::{Url, UrlError};

@@ -14,7 +14,8 @@ use crate::dict::{Ask, Item, Rule, Told};
 use crate::engine::State;
 use crate::fault::one_line;
 use crate::hash;
-use crate::host::{Bound, Header, Host, Level, Operation, Order, Text};
+use crate::host::{Bound, Cached, Fetch, Header, Host, Level, Operation, Order, Purge, Text};
+use crate::url::{Url, UrlError};
 
 /// The most random bytes of one call (Web Crypto's limit).
 const MOST_RANDOM: usize = 65_536;
@@ -34,6 +35,8 @@ pub(crate) fn make<'js, H: Host>(ctx: &Ctx<'js>, state: &Rc<State<H>>) -> Result
     table.fields()?;
     table.answer()?;
     table.operations()?;
+    table.fetch()?;
+    table.cache()?;
     table.dicts()?;
     Ok(table.made)
 }
@@ -300,6 +303,125 @@ impl<'js, H: Host> Table<'js, H> {
         );
         Ok(())
     }
+
+    /// Requests to other servers.
+    fn fetch(&self) -> Result<()> {
+        native!(self, "checkUrl", |state, ctx, url: String| {
+            url_of(&ctx, &url).map(|_| ())
+        });
+        native!(self, "fetch", |state,
+                                ctx,
+                                id: u32,
+                                line: Array<'js>,
+                                fields: Array<'js>,
+                                body: Value<'js>,
+                                most: f64,
+                                verify: i32| {
+            let order = Order::Fetch(Box::new(Fetch {
+                url: asked_url(&ctx, &line.get::<String>(0)?)?,
+                method: asked_method(&ctx, line.get(1)?)?,
+                headers: asked_fields(&ctx, &fields)?,
+                body: bytes(&ctx, &body)?,
+                most: (most >= 0.0).then_some(most as usize),
+                verify: (verify >= 0).then_some(verify > 0),
+            }));
+            state.any_tried(&ctx, |host| host.begin(Operation { id, order }))
+        });
+        Ok(())
+    }
+
+    /// The cache.
+    fn cache(&self) -> Result<()> {
+        native!(self, "cacheKey", |state, ctx, id: u32| {
+            let key = state.tried(&ctx, id, H::cache_key)?;
+            Ok::<_, Error>(key.map(|key| lossy(&key)))
+        });
+        native!(
+            self,
+            "cached",
+            |state, ctx, id: u32, key: Value<'js>, zone: Option<String>| {
+                let key = Some(key).filter(|key| !key.is_undefined());
+                let key = key.map(|raw| bytes(&ctx, &raw)).transpose()?;
+                let ask = |host: &mut H| host.cached(key, zone.as_deref());
+                let found = state.tried(&ctx, id, ask)?;
+                found.map(|found| cached(&ctx, &found)).transpose()
+            }
+        );
+        native!(
+            self,
+            "purge",
+            |state,
+             ctx,
+             rid: u32,
+             id: u32,
+             kind: String,
+             what: Value<'js>,
+             zone: Option<String>,
+             is_soft: bool| {
+                let kind = PURGES.into_iter().find(|known| *known == kind);
+                let unknown = || Exception::throw_type(&ctx, "unknown kind of purge");
+                let what = Some(what).filter(|what| !what.is_undefined());
+                let order = Order::Purge(Box::new(Purge {
+                    kind: kind.ok_or_else(unknown)?,
+                    what: what.map(|raw| bytes(&ctx, &raw)).transpose()?,
+                    zone,
+                    is_soft,
+                }));
+                state.tried(&ctx, rid, |host| host.begin(Operation { id, order }))
+            }
+        );
+        Ok(())
+    }
+}
+
+/// The kinds of purges.
+const PURGES: [&str; 7] = ["exact", "prefix", "wildcard", "host", "site", "tag", "all"];
+
+fn cached<'js>(ctx: &Ctx<'js>, found: &Cached) -> Result<Object<'js>> {
+    let made = Object::new(ctx.clone())?;
+    made.set("status", found.status)?;
+    made.set("age", found.age as f64)?;
+    made.set("ttl", found.ttl as f64)?;
+    made.set("size", found.size as f64)?;
+    made.set("hits", found.hits as f64)?;
+    let tags: Vec<String> = found.tags.iter().map(|tag| lossy(tag)).collect();
+    made.set("tags", tags)?;
+    Ok(made)
+}
+
+fn url_of(ctx: &Ctx<'_>, url: &str) -> Result<Url> {
+    Url::read(url).map_err(|error| Exception::throw_type(ctx, &error.to_string()))
+}
+
+/// A URL whose path may stand in a request line.
+fn asked_url(ctx: &Ctx<'_>, url: &str) -> Result<Url> {
+    let url = url_of(ctx, url)?;
+    if url.may_be_asked() {
+        Ok(url)
+    } else {
+        Err(Exception::throw_type(ctx, &UrlError::Invalid.to_string()))
+    }
+}
+
+fn asked_method(ctx: &Ctx<'_>, method: String) -> Result<String> {
+    let is_fit = !method.is_empty() && method.bytes().all(|it| it > b' ' && it != 127);
+    if is_fit {
+        Ok(method)
+    } else {
+        Err(Exception::throw_type(ctx, "invalid Request method"))
+    }
+}
+
+fn asked_fields<'js>(ctx: &Ctx<'js>, fields: &Array<'js>) -> Result<Vec<Header>> {
+    let field = |pair: Result<Array<'js>>| {
+        let pair = pair?;
+        let (name, value): (String, String) = (pair.get(0)?, pair.get(1)?);
+        if !is_token(name.as_bytes()) || !is_value(value.as_bytes()) {
+            return Err(Exception::throw_type(ctx, "invalid header"));
+        }
+        Ok((Bytes::from(name), Bytes::from(value)))
+    };
+    fields.iter::<Array<'js>>().map(field).collect()
 }
 
 /// The question of a script to a dictionary.

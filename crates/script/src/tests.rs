@@ -147,6 +147,12 @@ impl Host for Notes {
     fn dict(&mut self, name: &str) -> Option<Arc<Dict>> {
         (name == "d").then(|| self.shared())
     }
+    fn cache_key(&mut self) -> Result<Option<Bytes>, String> {
+        Ok(Some(Bytes::from_static(b"key")))
+    }
+    fn cached(&mut self, _: Option<Bytes>, _: Option<&str>) -> Result<Option<Cached>, String> {
+        Ok(None)
+    }
     fn number(&mut self, _bound: Bound) -> u32 {
         0
     }
@@ -207,7 +213,7 @@ fn entry(function: &str) -> Entry<'_> {
     Entry {
         function,
         request: 1,
-        piece: None,
+        errand: Errand::Call,
     }
 }
 
@@ -518,7 +524,7 @@ fn requests_are_kept_apart() {
     let other = Entry {
         function: "main.use",
         request: 2,
-        piece: None,
+        errand: Errand::Call,
     };
     let fault = instance.call(Notes::default(), &other).1.unwrap_err();
     assert!(
@@ -676,4 +682,23 @@ fn contexts_that_have_no_room_are_told_as_such() {
     let mut instance = place.engine.lend(&program, limits).unwrap();
     let (_, turn) = instance.call(Notes::default(), &entry("main.wait"));
     assert_eq!(turn, Ok(Turn::Waits));
+}
+
+#[test]
+fn context_that_is_thrown_away_leaves_nothing() {
+    let place = Place::new();
+    let text = "const kept = new Uint8Array(4 << 20);
+        function fail() { throw new Error('on purpose') } function use() { return kept.length }
+        export default { fail, use };";
+    let program = place.file("main.js", text).program().unwrap();
+    let before = place.engine.memory();
+    for _ in 0..3 {
+        let mut instance = place.engine.lend(&program, LIMITS).unwrap();
+        let (_, turn) = instance.call(Notes::default(), &entry("main.use"));
+        assert!(turn.is_ok() && place.engine.memory() > 4 << 20);
+        let (_, turn) = instance.call(Notes::default(), &entry("main.fail"));
+        assert!(turn.is_err());
+        let left = place.engine.memory().saturating_sub(before);
+        assert!(left < 1 << 20, "{left}");
+    }
 }

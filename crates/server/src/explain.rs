@@ -13,6 +13,7 @@
 //! are not followed. What gates say is told beside what becomes of a request that they let in.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use millpond_cache::conformance::Rules;
 use millpond_cache::exchange::{Exchange, FetchEnd, Fetched};
+
 use millpond_cache::step::{self, Given, Policies};
 use millpond_cache::use_stale::StaleCause;
 use millpond_cache::variant::RequestFields;
@@ -31,6 +33,7 @@ use millpond_exchange::settings::Conf;
 use millpond_exchange::settings::listen::{Binding, Listen};
 use millpond_exchange::settings::tree::{AfterPrefix, LocationKind};
 use millpond_proxy::cache::exchange::PassExchange;
+use millpond_proxy::cache::ruling::RulingHook;
 use millpond_proxy::content::{ContentHandler, Explained};
 use millpond_proxy::downstream::serve::find_server;
 use millpond_proxy::handler::access::{self, Foreseen};
@@ -48,6 +51,7 @@ use millpond_wire::http1::Method;
 use millpond_wire::http1::request::{Progress, RequestHead, RequestParser};
 use serde::{Deserialize, Serialize};
 
+pub use millpond_cache::ruling::Ruling;
 pub use millpond_cache::step::{Kept, NotKept};
 
 /// A request to be explained.
@@ -256,6 +260,16 @@ pub struct Caching {
     rules: Rules,
     is_authorized: bool,
     head: Rc<RequestHead>,
+    asker: Asker,
+}
+
+/// The request, for code of the configuration that rules of answers.
+struct Asker(RefCell<Request>);
+
+impl fmt::Debug for Asker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Asker")
+    }
 }
 
 impl Caching {
@@ -303,7 +317,21 @@ impl Caching {
             valid: Cow::Borrowed(&self.policies.valid),
             is_authorized: self.is_authorized,
         };
-        step::judge(&given, &SupposedAnswer { status, fields }, now)
+        let answer = SupposedAnswer { status, fields };
+        let ruling = self.ruling(status, &answer.fields);
+        step::judge(&given, &answer, (now, ruling.as_ref()))
+    }
+
+    /// The ruling of the configuration's own code about an answer (`js_cache_verdict`).
+    pub fn ruling(&self, status: u16, fields: &[(String, String)]) -> Option<Ruling> {
+        let mut req = self.asker.0.borrow_mut();
+        let hook = req.location.parts.get::<RulingHook>().copied()?;
+        let each_field = |each: &mut dyn FnMut(&[u8], &[u8])| {
+            for (name, value) in fields {
+                each(name.as_bytes(), value.as_bytes());
+            }
+        };
+        (hook.0)(&mut req, status, &each_field)
     }
 }
 
@@ -588,7 +616,9 @@ fn caching(req: &mut Request, target: &Arc<PassTarget>) -> Result<Caching, Strin
     let (site, head) = (site::of(req), Rc::clone(&req.head));
     let mut exchange = PassExchange::new(&mut *req, Arc::clone(target));
     let is_bypassed = exchange.must_bypass();
+    let is_not_stored = exchange.must_not_store();
     Ok(Caching {
+        asker: Asker(RefCell::new(req.background())),
         zone,
         key: text(&key),
         key_bytes: key,
@@ -597,7 +627,7 @@ fn caching(req: &mut Request, target: &Arc<PassTarget>) -> Result<Caching, Strin
         is_bypassed,
         bypass,
         no_cache,
-        is_not_stored: exchange.must_not_store(),
+        is_not_stored,
         min_uses: cache.policies.admission.min_uses,
         asks_owner: cache.peers.is_some(),
         policies: Arc::clone(&cache.policies),

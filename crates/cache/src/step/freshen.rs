@@ -16,7 +16,7 @@ use bytes::Bytes;
 use millpond_semantics::{reuse, vary};
 use millpond_store::NotStored;
 
-use super::store::{self, AnswerFields, Given, Lifetime};
+use super::store::{self, AnswerFields, Given, Lifetime, each_stored_field};
 use super::{Served, Step, Walk};
 use crate::exchange::{Clients, Exchange, Fetched, Outcome, field};
 use crate::fill::{FillEnd, Lead};
@@ -49,7 +49,9 @@ pub(super) fn renew<X: Exchange, F: Fetched>(
     let given = Given::of(x, walk);
     let (mut shown, mut kept) = heads(&given, &stale.head, (fetched, now));
     let selection = Selection::of((x, &given), walk, &stale, fetched);
-    let life = Lifetime::renewed(&given, fetched, (&kept, now));
+    let own = Lifetime::renewed(&given, fetched, (&kept, now));
+    let ruling = x.ruling(kept.status, &|each| each_stored_field(&kept, each));
+    let life = Lifetime::renewed_by(own, ruling.as_ref(), (&walk.rules, now));
     let end = match (life, selection) {
         // INVARIANT 2.
         (_, Selection::Nobody) | (None, Selection::Other(..)) => {

@@ -10,7 +10,7 @@ use millpond_semantics::reuse::{Selected, is_same_selection};
 
 use super::Walk;
 use super::freshen::{Audience, freshened, tells_other_vary};
-use super::store::{Given, Lifetime};
+use super::store::{Given, Lifetime, each_stored_field};
 use crate::exchange::field;
 use crate::exchange::{Exchange, Fetched};
 use crate::variant::RequestFields;
@@ -34,8 +34,10 @@ pub fn learn_from_head<X: Exchange>(x: &mut X, walk: &Walk, fetched: &X::Fetched
     let (now, given) = (x.now(), Given::of(x, walk));
     let is_same = is_same(&found, fetched) && !tells_other_vary(&given, &found.head, fetched);
     let mut head = freshened(&given, &found.head, (fetched, Audience::All, now));
-    let life = Lifetime::renewed(&given, fetched, (&head, now)).filter(|_| is_same);
-    let Some(life) = life else {
+    let own = Lifetime::renewed(&given, fetched, (&head, now));
+    let ruling = x.ruling(head.status, &|each| each_stored_field(&head, each));
+    let life = Lifetime::renewed_by(own, ruling.as_ref(), (&walk.rules, now));
+    let Some(life) = life.filter(|_| is_same) else {
         return walk.zone.invalidate(&walk.key);
     };
     head.stored_at = now;

@@ -21,6 +21,7 @@ use crate::exchange::{Exchange, Fetched, field};
 use crate::head::{Bounds, FieldsWriter, StoredHead};
 use crate::ignore::IgnorableField;
 use crate::reason::Reason;
+use crate::ruling::Ruling;
 use crate::targeted::EachField;
 use crate::valid::ValidPolicy;
 use crate::variant::{RequestFields, VariantKey};
@@ -42,7 +43,9 @@ pub(crate) fn storable<X: Exchange, F: Fetched>(
 ) -> Result<StoredHead, KeptOut> {
     let now = fetched.came_at().unwrap_or_else(|| x.now());
     let given = Given::of(x, walk);
-    let (mut life, vary) = may_keep(&given, fetched, now).map_err(|why| match why {
+    let ruling = x.ruling(fetched.status(), &|each| fetched.each_field(each));
+    let kept = may_keep(&given, fetched, (now, ruling.as_ref()));
+    let (mut life, vary) = kept.map_err(|why| match why {
         NotKept::Rules(_) if given.is_kept_out() => KeptOut::Request(why.into()),
         why => KeptOut::Answer(why.into()),
     })?;
@@ -77,7 +80,8 @@ pub(crate) fn storable<X: Exchange, F: Fetched>(
         _ => None,
     };
     head.key = walk.key.text.clone();
-    head.tags = x.tags(&|each| fetched.each_field(each));
+    let ruled = ruling.map(|ruling| ruling.tags).unwrap_or_default();
+    head.tags = x.tags(&|each| fetched.each_field(each), &ruled);
     if !vary.is_empty() {
         if !covers_coding(x, &|each| fetched.each_field(each), &vary) {
             return Err(KeptOut::Request(Reason::VaryCoding));
@@ -173,6 +177,23 @@ pub enum NotKept {
     NoTime,
     /// The answer's Vary is `*` or too long.
     Vary,
+    /// A ruling keeps it out.
+    Ruled,
+}
+
+impl NotKept {
+    /// True if a ruling that says how long the answer is fresh stands above it. What the RFC
+    /// forbids where its rules were asked for stays forbidden.
+    fn may_be_overruled(&self) -> bool {
+        match self {
+            NotKept::Refused(_) | NotKept::NoTime | NotKept::Vary => true,
+            NotKept::Rules(why) => matches!(
+                why,
+                reuse::Refusal::NothingSaid | reuse::Refusal::Useless | reuse::Refusal::Status
+            ),
+            NotKept::Interim | NotKept::AccelRedirect | NotKept::Ruled => false,
+        }
+    }
 }
 
 impl From<NotKept> for Reason {
@@ -181,6 +202,7 @@ impl From<NotKept> for Reason {
             NotKept::Interim => Reason::Interim,
             NotKept::AccelRedirect => Reason::AccelRedirect,
             NotKept::NoTime => Reason::NoTime,
+            NotKept::Ruled => Reason::Ruled,
             NotKept::Vary | NotKept::Refused(Refusal::Vary) => Reason::VaryStar,
             NotKept::Refused(Refusal::Forbidden(by)) => match by {
                 Forbidding::NoCache => Reason::NoCache,
@@ -221,9 +243,13 @@ pub struct Kept {
     pub vary: Bytes,
 }
 
-/// Judgement of an answer, for callers that want to know it beforehand.
-pub fn judge<F: Fetched>(given: &Given<'_>, fetched: &F, now: i64) -> Result<Kept, NotKept> {
-    let (life, vary) = may_keep(given, fetched, now)?;
+/// Judgement of an answer, for callers that want to know it beforehand; with what was ruled of it.
+pub fn judge<F: Fetched>(
+    given: &Given<'_>,
+    fetched: &F,
+    at: (i64, Option<&Ruling>),
+) -> Result<Kept, NotKept> {
+    let (life, vary) = may_keep(given, fetched, at)?;
     Ok(Kept {
         until: life.until,
         is_stated: life.is_stated,
@@ -237,7 +263,7 @@ pub fn judge<F: Fetched>(given: &Given<'_>, fetched: &F, now: i64) -> Result<Kep
 fn may_keep<F: Fetched>(
     given: &Given<'_>,
     fetched: &F,
-    now: i64,
+    (now, ruling): (i64, Option<&Ruling>),
 ) -> Result<(Lifetime, Bytes), NotKept> {
     // nginx: who was let through by an answer that redirects inside does not open it to others.
     if given.policies.ignore.obeys(IgnorableField::XAccelRedirect)
@@ -245,9 +271,14 @@ fn may_keep<F: Fetched>(
     {
         return Err(NotKept::AccelRedirect);
     }
-    let life = Lifetime::of(given, fetched, now)?;
-    let vary = vary(given, fetched).ok_or(NotKept::Vary)?;
-    Ok((life, vary))
+    let own = Lifetime::of(given, fetched, now);
+    let life = match ruling {
+        Some(ruling) => Lifetime::ruled(own, ruling, (given.rules, now))?,
+        None => own?,
+    };
+    let told = ruling.and_then(Ruling::names);
+    let vary = told.unwrap_or_else(|| vary(given, fetched));
+    Ok((life, vary.ok_or(NotKept::Vary)?))
 }
 
 /// Key under which the answer is stored: the one that was looked up, if the answer is of that
@@ -323,6 +354,40 @@ impl Lifetime {
         })
     }
 
+    /// The lifetime by a ruling, from what else is known of it.
+    pub(crate) fn ruled(
+        own: Result<Lifetime, NotKept>,
+        ruling: &Ruling,
+        (rules, now): (&Rules, i64),
+    ) -> Result<Lifetime, NotKept> {
+        if ruling.forbids() {
+            return Err(NotKept::Ruled);
+        }
+        let mut life = match own {
+            Err(why) if ruling.fresh.is_some() && why.may_be_overruled() => Lifetime {
+                until: now,
+                is_stated: true,
+                stale_updating: 0,
+                stale_error: 0,
+                initial_age: 0,
+                bounds: Bounds::default(),
+            },
+            own => own?,
+        };
+        if let Some(fresh) = ruling.fresh {
+            let seconds = i64::try_from(fresh.as_secs()).unwrap_or(i64::MAX);
+            // Under the RFC's rules the last fresh second is that before the lifetime is over.
+            let last = i64::from(rules.is_rfc() || seconds == 0);
+            life.until = now.saturating_add(seconds).saturating_sub(last);
+            life.is_stated = true;
+        }
+        if let Some(stale) = ruling.stale {
+            life.stale_updating = bounded(stale.as_secs());
+            life.stale_error = bounded(stale.as_secs());
+        }
+        Ok(life)
+    }
+
     /// The lifetime that a 304 gives to a stored answer; `None` when it stays as stale as it is.
     ///
     /// nginx: its own fields count, else those of the stored answer, else the configuration for its
@@ -357,6 +422,18 @@ impl Lifetime {
             initial_age: 0,
             bounds: Bounds::default(),
         })
+    }
+
+    /// The lifetime that a 304 gives to a stored answer of which somebody rules.
+    pub(crate) fn renewed_by(
+        life: Option<Lifetime>,
+        ruling: Option<&Ruling>,
+        at: (&Rules, i64),
+    ) -> Option<Lifetime> {
+        match ruling {
+            Some(ruling) => Lifetime::ruled(life.ok_or(NotKept::NoTime), ruling, at).ok(),
+            None => life,
+        }
     }
 
     /// RFC 9111 §3, §4.2.

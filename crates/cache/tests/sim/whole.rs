@@ -320,7 +320,7 @@ impl Exchange for SimExchange {
         self.client.is_bypassed
     }
 
-    fn tags(&mut self, _: EachField<'_>) -> Bytes {
+    fn tags(&mut self, _: EachField<'_>, _: &[Bytes]) -> Bytes {
         let mut tags = TagWriter::new(b"host", b"site");
         tags.push_all(format!("{}-{}", self.world.seed, self.client.key).as_bytes());
         tags.finish()

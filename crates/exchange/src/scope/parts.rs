@@ -81,6 +81,8 @@ pub enum Place {
     Scripts,
     /// The code that looks at the heads of a location's answers.
     HeadHook,
+    /// The code that rules of answers before they are stored.
+    RulingHook,
     /// The names of variables that scripts have.
     ScriptNames,
 }
@@ -91,8 +93,14 @@ impl Place {
 }
 
 /// At most one value for each place.
-#[derive(Default)]
 pub struct Parts([Option<Box<dyn Any + Send + Sync>>; Place::COUNT]);
+
+// The standard library has it for 32 elements at most.
+impl Default for Parts {
+    fn default() -> Self {
+        Parts([const { None }; Place::COUNT])
+    }
+}
 
 impl Parts {
     /// The value of a type; none where nobody has put one.

@@ -35,11 +35,13 @@ pub enum Place {
     Files,
     /// Engines of scripts.
     Scripts,
+    /// Idle connections of scripts to other servers.
+    Fetches,
 }
 
 impl Place {
     /// The count of places.
-    const COUNT: usize = Place::Scripts as usize + 1;
+    const COUNT: usize = Place::Fetches as usize + 1;
 }
 
 /// At most one value for each place.

@@ -4,7 +4,8 @@
 //! first without which the verdict differs is the one.
 
 use millpond_semantics::reuse;
-use millpond_server::explain::{Caching, Kept, NotKept};
+
+use millpond_server::explain::{Caching, Kept, NotKept, Ruling};
 
 /// The fields that say how long, the strongest first; between them stand those that the
 /// configuration names.
@@ -18,8 +19,13 @@ pub(super) fn of(
     now: i64,
 ) -> Vec<(&'static str, String)> {
     let verdict = caching.judge(status, fields, now);
+    let ruling = caching.ruling(status, fields);
+    let tags = ruling.as_ref().map(tags).unwrap_or_default();
     let decisive = decisive(caching, (status, fields), now);
     let by = match decisive {
+        _ if ruling.is_some_and(|ruling| ruling.fresh.is_some()) => {
+            "the function of js_cache_verdict says so".to_string()
+        }
         Some(field) => format!("{field} says so"),
         None => format!("the time for {status} in _cache_valid says so"),
     };
@@ -31,8 +37,19 @@ pub(super) fn of(
                 "no: a value of the _no_cache in force is not empty".to_string(),
             )]
         }
-        Ok(kept) => kept_lines(&kept, &by, now),
+        Ok(kept) => {
+            let mut lines = kept_lines(&kept, &by, now);
+            lines.extend(tags);
+            lines
+        }
     }
+}
+
+/// The line about tags that a function gives, if it does.
+fn tags(ruling: &Ruling) -> Option<(&'static str, String)> {
+    let joined = ruling.tags.join(&b' ');
+    let tags = String::from_utf8_lossy(&joined);
+    (!tags.is_empty()).then(|| ("tags", format!("{tags}, by js_cache_verdict")))
 }
 
 fn kept_lines(kept: &Kept, by: &str, now: i64) -> Vec<(&'static str, String)> {
@@ -88,6 +105,7 @@ fn rule(why: reuse::Refusal) -> &'static str {
 fn reason(caching: &Caching, why: NotKept, status: u16) -> String {
     use millpond_semantics::upstream_validity::Refusal;
     match why {
+        NotKept::Ruled => "the function of js_cache_verdict says so, or has failed".to_string(),
         NotKept::Interim => "it is not a final answer".to_string(),
         NotKept::AccelRedirect => "X-Accel-Redirect sends the request on".to_string(),
         NotKept::Rules(why) => format!("the rules of RFC 9111 forbid it: {}", rule(why)),

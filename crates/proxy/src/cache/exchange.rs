@@ -20,6 +20,7 @@ use millpond_cache::exchange::{
     self as origin, Exchange, FetchEnd, FetchFailure, Outcome, Purpose,
 };
 use millpond_cache::reason::Note;
+use millpond_cache::ruling::Ruling;
 use millpond_cache::slice::SliceSize;
 use millpond_cache::status::CacheStatus;
 use millpond_cache::tag::TagWriter;
@@ -34,6 +35,7 @@ use millpond_wire::header::Known;
 use millpond_wire::http1::{Method, encode};
 
 use super::peers::ask::{self as peers, Given};
+use super::ruling::RulingHook;
 use super::{groups, purge};
 use crate::content::error_pages;
 use crate::log::request_error;
@@ -57,6 +59,8 @@ pub struct PassExchange<R> {
     target: Arc<PassTarget>,
     /// That it updates what a client was served, and what it starts does, too.
     behind: Option<Rc<behind::Task>>,
+    /// The ruling about the answer that came last, once that was asked for.
+    ruled: Option<Box<Option<Ruling>>>,
 }
 
 impl<R: BorrowMut<Request>> PassExchange<R> {
@@ -66,6 +70,7 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
             req,
             target,
             behind: None,
+            ruled: None,
         }
     }
 
@@ -272,7 +277,23 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
         matches!(req.method, Method::Get | Method::Head) && !matches!(req.body, RequestBody::None)
     }
 
-    fn tags(&mut self, each_field: EachField<'_>) -> Bytes {
+    fn ruling(&mut self, status: u16, each_field: EachField<'_>) -> Option<Ruling> {
+        let hook = self
+            .req
+            .borrow()
+            .location
+            .parts
+            .get::<RulingHook>()
+            .copied()?;
+        if let Some(ruled) = &self.ruled {
+            return (**ruled).clone();
+        }
+        let ruling = (hook.0)(self.req.borrow_mut(), status, each_field);
+        self.ruled = Some(Box::new(ruling.clone()));
+        ruling
+    }
+
+    fn tags(&mut self, each_field: EachField<'_>, ruled: &[Bytes]) -> Bytes {
         let protocol = self.target.protocol;
         let req = self.req.borrow_mut();
         let mut tags = TagWriter::new(&purge::host(req), &site::of(req));
@@ -283,6 +304,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
                 tags.push_all(&req.eval(template));
             }
         }
+        ruled.iter().for_each(|ruled| tags.push_all(ruled));
         groups::tag(req, protocol, (each_field, &mut tags));
         tags.finish()
     }
@@ -310,6 +332,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     }
 
     fn fetch(&mut self, ask: origin::Ask) -> impl Future<Output = Result<Origin, Failed>> {
+        self.ruled = None;
         let ask = Ask {
             is_for_cache: ask.purpose == Purpose::Fill,
             is_get_for_head: self.converts_head(),
@@ -330,6 +353,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
             req,
             target: Arc::clone(&self.target),
             behind: None,
+            ruled: None,
         }
     }
 

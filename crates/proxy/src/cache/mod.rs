@@ -22,6 +22,7 @@ pub mod peers;
 pub(crate) mod post;
 pub mod provenance;
 pub mod purge;
+pub mod ruling;
 pub(crate) mod slice;
 pub(crate) mod status_header;
 pub mod sweep;

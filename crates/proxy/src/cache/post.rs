@@ -86,7 +86,7 @@ fn is_what_get_gives(req: &Request, walk: &Walk, fetched: &Origin) -> bool {
         is_authorized: req.head.find_all(b"authorization").next().is_some(),
     };
     let now = millpond_system::clock::now_ms().div_euclid(1000);
-    step::judge(&given, fetched, now).is_ok_and(|kept| kept.is_stated)
+    step::judge(&given, fetched, (now, None)).is_ok_and(|kept| kept.is_stated)
 }
 
 /// RFC 9110 §8.7: a Content-Location that is the target URI says that the content is a

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use millpond_exchange::client::body::RequestBody;
 use millpond_exchange::response::Response;
-use millpond_script::{Bound, Dict, DictSpec, Header, Host, Level, Operation, Text};
+use millpond_script::{Bound, Cached, Dict, DictSpec, Header, Host, Level, Operation, Text};
 use millpond_system::log::error;
 use millpond_wire::header::{Field, Fields, Known};
 use millpond_wire::http1::Version;
 
-use super::operation;
 use super::shared::Dicts;
 use super::variable::ScriptNames;
+use super::{cache, operation};
 use crate::log::request_error;
 use crate::request::{Request, Value};
 use crate::rewrite::set::Variable;
@@ -38,6 +38,8 @@ pub(super) enum Role {
     Content,
     /// The head of an answer is looked at.
     Head,
+    /// An answer is judged that may be stored.
+    Verdict,
 }
 
 /// The things that a script wants done.
@@ -75,6 +77,16 @@ impl Out {
     pub(super) fn of_access() -> Out {
         Out {
             role: Role::Access,
+            ..Out::default()
+        }
+    }
+
+    /// The output of a script that sees the head of an answer with this status, and changes
+    /// nothing of it.
+    pub(super) fn of_verdict(status: u16) -> Out {
+        Out {
+            role: Role::Verdict,
+            status,
             ..Out::default()
         }
     }
@@ -236,6 +248,9 @@ impl Host for RequestHost {
     }
 
     fn set_header_out(&mut self, name: &str, values: Vec<Bytes>) -> Result<(), String> {
+        if self.out.role == Role::Verdict {
+            return Err("cannot change an answer that is judged".to_string());
+        }
         if self.out.is_head_sent {
             return Err("headers are already sent".to_string());
         }
@@ -263,6 +278,9 @@ impl Host for RequestHost {
     }
 
     fn set_status(&mut self, status: u16) -> Result<(), String> {
+        if self.out.role == Role::Verdict {
+            return Err("cannot change an answer that is judged".to_string());
+        }
         self.out.status = status;
         Ok(())
     }
@@ -300,8 +318,8 @@ impl Host for RequestHost {
     }
 
     fn return_(&mut self, status: u16, text: Option<Bytes>) -> Result<(), String> {
-        if self.out.role == Role::Head {
-            return Err("cannot return in a header filter".to_string());
+        if matches!(self.out.role, Role::Head | Role::Verdict) {
+            return Err("cannot return for an answer that is there".to_string());
         }
         if matches!(status, 301 | 302 | 303 | 307 | 308)
             && let Some(target) = &text
@@ -356,6 +374,14 @@ impl Host for RequestHost {
         Some(self.req.worker().shared.guests.of::<Dicts>().find(spec))
     }
 
+    fn cache_key(&mut self) -> Result<Option<Bytes>, String> {
+        cache::key(&mut self.req)
+    }
+
+    fn cached(&mut self, key: Option<Bytes>, zone: Option<&str>) -> Result<Option<Cached>, String> {
+        cache::look_up(&mut self.req, key, zone)
+    }
+
     fn number(&mut self, bound: Bound) -> u32 {
         match bound {
             Bound::WorkerId => u32::try_from(self.req.worker().index).unwrap_or(u32::MAX),
@@ -378,7 +404,9 @@ impl RequestHost {
     fn answer(&self, what: &str) -> Result<(), String> {
         match self.out.role {
             Role::Content => Ok(()),
-            Role::Value | Role::Access | Role::Head => Err(format!("cannot {what} here")),
+            Role::Value | Role::Access | Role::Head | Role::Verdict => {
+                Err(format!("cannot {what} here"))
+            }
         }
     }
 }

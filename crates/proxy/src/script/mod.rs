@@ -15,14 +15,17 @@
 //! 2. What a script waits for ends with its request.
 
 pub(crate) mod access;
+mod cache;
 pub mod content;
 mod engines;
+pub mod fetch;
 mod host;
 mod operation;
 mod read;
 mod session;
 pub mod shared;
 pub mod variable;
+mod verdict;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,8 +39,10 @@ use millpond_exchange::settings::level::{Closing, OwnFamily};
 use millpond_script::{Fault, Import, Limits, Program};
 use millpond_system::log::error::Level;
 
+use self::fetch::Fetching;
 use self::host::Out;
 use self::session::Session;
+use crate::cache::ruling::RulingHook;
 use crate::filter::HeadHook;
 use crate::log::request_error;
 use crate::request::Request;
@@ -97,6 +102,28 @@ pub struct ScriptPolicy {
     /// wait.
     #[directive(name = "js_access")]
     pub access: Option<FunctionName>,
+    /// A function that returns the key of a request in the cache, in place of `proxy_cache_key` and
+    /// its like. It runs for each request of a location that has a cache, hits too, and cannot
+    /// wait. A function that fails, or returns nothing, fails its request: what has no key of its
+    /// own would share that of others.
+    ///
+    /// # Differs from nginx
+    ///
+    /// nginx has it not.
+    #[directive(name = "js_cache_key")]
+    pub cache_key: Option<FunctionName>,
+    /// A function that decides what becomes of an answer that may be stored: it sees status and
+    /// fields as they came, and returns an object with what it wants to say: `store: false`, `ttl`
+    /// and `stale` (seconds), `tags`, `vary`; or `false`, which is `store: false`. What it does not
+    /// say is left to the fields and the configuration. A `ttl` stands above fields that forbid
+    /// storing. It runs once for each fill, and when a 304 makes a stored answer fresh again; never
+    /// for a hit. It cannot wait; where it fails the answer is not stored.
+    ///
+    /// # Differs from nginx
+    ///
+    /// nginx has it not.
+    #[directive(name = "js_cache_verdict")]
+    pub verdict: Option<FunctionName>,
 }
 
 /// A module, and its name.
@@ -192,6 +219,8 @@ pub struct Scripts {
     pub(crate) limits: Limits,
     header_filter: Option<FunctionName>,
     pub(crate) access: Option<FunctionName>,
+    pub(crate) verdict: Option<FunctionName>,
+    fetching: Arc<Fetching>,
 }
 
 impl Part for Scripts {
@@ -224,8 +253,22 @@ pub fn close(level: &mut Closing<'_>) {
     let Some(program) = program(level, named, folders) else {
         return;
     };
+    let Some(fetching) = Fetching::of(level) else {
+        return;
+    };
     if policy.header_filter.is_some() {
         level.draft.put(HeadHook(look_at_head));
+        // `r.cache.ttl` is this variable's value.
+        let span = level.span();
+        level.builder.cx.variables.intern("cache_ttl", span);
+    }
+    if policy.verdict.is_some() {
+        level.draft.put(RulingHook(verdict::rule));
+    }
+    if let Some(function) = &policy.cache_key {
+        let line = level.span_of_own::<ScriptPolicy>("js_cache_key");
+        let span = line.unwrap_or_else(|| level.span());
+        verdict::make_key(level, function, span);
     }
     level.draft.put(Scripts {
         program,
@@ -236,6 +279,8 @@ pub fn close(level: &mut Closing<'_>) {
         },
         header_filter: policy.header_filter,
         access: policy.access,
+        verdict: policy.verdict,
+        fetching: Arc::new(fetching),
     });
 }
 
@@ -258,6 +303,8 @@ fn check_unnamed(level: &mut Closing<'_>, policy: &ScriptPolicy) {
     for (name, function, span) in [
         ("js_access", policy.access.clone(), None),
         ("js_header_filter", policy.header_filter.clone(), None),
+        ("js_cache_key", policy.cache_key.clone(), None),
+        ("js_cache_verdict", policy.verdict.clone(), None),
         ("js_content", content, content_span),
     ] {
         let place = span.or_else(|| level.span_of_own::<ScriptPolicy>(name));

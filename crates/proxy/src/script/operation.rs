@@ -1,4 +1,4 @@
-//! Operations that a script waits for: timers and subrequests.
+//! Operations that a script waits for: timers, subrequests, requests to other servers.
 //!
 //! They run in the task of the request, so that they end with it; detached subrequests have tasks
 //! of their own.
@@ -20,6 +20,7 @@ use millpond_system::side_task::{self, Count};
 use millpond_wire::http1::Method;
 
 use super::host::Out;
+use super::{cache, fetch};
 use crate::request::Request;
 use crate::request::page::Kind;
 use crate::subrequest::{self, SubrequestPolicy, Target};
@@ -54,6 +55,14 @@ impl Running {
                     Reply::Elapsed
                 }),
                 Order::Subrequest { .. } => begin(req, order),
+                Order::Purge(asked) => {
+                    let req = Box::new(req.background());
+                    Box::pin(cache::purge(req, *asked))
+                }
+                Order::Fetch(fetch) => match fetch::asking(req) {
+                    Ok(asking) => Box::pin(fetch::ask(asking, fetch)),
+                    Err(why) => Box::pin(std::future::ready(Reply::Failed(why))),
+                },
             };
             self.0.push((id, work));
         }

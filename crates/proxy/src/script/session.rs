@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use millpond_script::{Entry, Fault, Instance, Reply, Turn};
+use millpond_script::{Entry, Errand, Fault, Instance, Reply, Ruling, Turn};
 
 use super::Scripts;
 use super::engines::Engines;
@@ -92,14 +92,30 @@ impl Session {
         out: &mut Out,
         function: &str,
     ) -> Result<Option<Bytes>, Fault> {
-        match self.call(req, out, function)? {
+        match self.call(req, out, (function, Errand::Call))? {
             Turn::Done(value) => Ok(value),
-            Turn::Waits => {
-                // Nobody tells it the end, so that it cannot be reused.
-                self.instance = None;
-                Err(Fault::Waits(function.to_string()))
-            }
+            Turn::Ruled(_) | Turn::Waits => Err(self.waits(function)),
         }
+    }
+
+    /// Runs a function that rules of an answer, and must not wait.
+    pub(super) fn rule(
+        &mut self,
+        req: &mut Request,
+        out: &mut Out,
+        function: &str,
+    ) -> Result<Ruling, Fault> {
+        match self.call(req, out, (function, Errand::Ruling))? {
+            Turn::Ruled(ruling) => Ok(*ruling),
+            Turn::Done(_) | Turn::Waits => Err(self.waits(function)),
+        }
+    }
+
+    /// The fault of a function that waits: nobody tells it the end, so that its context cannot be
+    /// reused.
+    fn waits(&mut self, function: &str) -> Fault {
+        self.instance = None;
+        Fault::Waits(function.to_string())
     }
 
     /// Runs a function to its end.
@@ -109,7 +125,7 @@ impl Session {
         out: &mut Out,
         function: &str,
     ) -> Result<(), Fault> {
-        let mut turn = self.call(req, out, function)?;
+        let mut turn = self.call(req, out, (function, Errand::Call))?;
         let mut running = Running::default();
         // Each round takes the end of an operation, of which a script may order more; the client's
         // leaving ends it.
@@ -124,11 +140,16 @@ impl Session {
         Ok(())
     }
 
-    fn call(&mut self, req: &mut Request, out: &mut Out, function: &str) -> Result<Turn, Fault> {
+    fn call(
+        &mut self,
+        req: &mut Request,
+        out: &mut Out,
+        (function, errand): (&str, Errand),
+    ) -> Result<Turn, Fault> {
         let entry = Entry {
             function,
             request: self.lent.number,
-            piece: None,
+            errand,
         };
         self.turn(req, out, |instance, host| instance.call(host, &entry))
     }

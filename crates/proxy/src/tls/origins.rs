@@ -42,11 +42,20 @@ pub fn made(
     protocol: Protocol,
     builder: &mut Builder,
 ) -> Option<Arc<Origin>> {
-    let lines = format!("{protocol:?} {policy:?}");
+    of_lines(policy, &format!("{}_ssl", protocol.prefix()), builder)
+}
+
+/// [`made`] of lines whose names begin with `prefix`.
+pub fn of_lines(
+    policy: &OriginSslPolicy,
+    prefix: &str,
+    builder: &mut Builder,
+) -> Option<Arc<Origin>> {
+    let lines = format!("{prefix} {policy:?}");
     let known = builder.of::<Origins>().0.get(&lines).cloned();
     known.unwrap_or_else(|| {
         let (files, cx) = Files::of(builder);
-        let made = origin(policy, protocol, (files, cx))
+        let made = origin(policy, prefix, (files, cx))
             .map(Arc::new)
             .map_err(|mistake| report(cx, mistake))
             .ok();
@@ -57,23 +66,18 @@ pub fn made(
 
 fn origin(
     policy: &OriginSslPolicy,
-    protocol: Protocol,
+    prefix: &str,
     (files, cx): (&mut Files, &mut ParseContext),
 ) -> Result<Origin, Mistake> {
-    let prefix = protocol.prefix();
     let span = policy.ciphers.span;
     // The chain is judged when the handshake is over.
     let mut settings = ClientSettings::new(Arc::new(OriginVerifier::unverified()));
-    settings.versions = versions(
-        policy.protocols,
-        (&format!("{prefix}_ssl_protocols"), span),
-        cx,
-    )?;
-    let name = format!("{prefix}_ssl_ciphers");
+    settings.versions = versions(policy.protocols, (&format!("{prefix}_protocols"), span), cx)?;
+    let name = format!("{prefix}_ciphers");
     settings.ciphers = ciphers(&policy.ciphers.value, (&name, span), cx)?;
     settings.sni = if policy.tells_name { Sni::On } else { Sni::Off };
     settings.sessions = policy.reuses_sessions.then(Arc::<ClientSessions>::default);
-    let directive = format!("{prefix}_ssl_conf_command");
+    let directive = format!("{prefix}_conf_command");
     for command in &policy.commands {
         let bounds = Bounds {
             versions: &mut settings.versions,
@@ -126,9 +130,8 @@ fn pair<'p>(
         Some(key) => Ok(Some([certificate, key])),
         None => {
             let shown = &certificate.name.source;
-            let message = format!(
-                "no \"{prefix}_ssl_certificate_key\" is defined for certificate \"{shown}\""
-            );
+            let message =
+                format!("no \"{prefix}_certificate_key\" is defined for certificate \"{shown}\"");
             Err((certificate.span, message))
         }
     }
@@ -144,7 +147,7 @@ fn verifier(
         return Ok(OriginVerifier::unverified());
     }
     let Some(trusted) = &policy.trusted else {
-        let message = format!("no {prefix}_ssl_trusted_certificate for {prefix}_ssl_verify");
+        let message = format!("no {prefix}_trusted_certificate for {prefix}_verify");
         return Err((policy.ciphers.span, message));
     };
     let authorities = files.text(trusted, Thing::Certificate)?;

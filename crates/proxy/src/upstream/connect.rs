@@ -411,17 +411,12 @@ async fn connect(
     policy: &ConnectPolicy,
     way: Way<'_>,
 ) -> Result<Box<Connection>, ConnectError> {
-    let socket = start(&peer.address, policy, way.source)?;
     let timer = Timer::new();
     let now = clock::instant();
-    match timer.guard(now + policy.timeout, socket.connected()).await {
-        Err(_) => return Err(ConnectError::TimedOut),
-        Ok(Err(error)) => return Err(ConnectError::Late(error)),
-        Ok(Ok(())) => {}
-    }
+    let plain = plain(&peer.address, policy, (way.source, &timer)).await?;
     let socket = match way.encryption {
-        None => Transport::Plain(socket),
-        Some(by) => Box::pin(encrypt(socket, peer, by, (&timer, policy.timeout))).await?,
+        None => Transport::Plain(plain),
+        Some(by) => Box::pin(encrypt(plain, peer, by, (&timer, policy.timeout))).await?,
     };
     Ok(Box::new(Connection {
         socket,
@@ -438,6 +433,23 @@ async fn connect(
         young_until: keepalive::end_of(now, group.keep_alive.time),
         idle_until: now,
     }))
+}
+
+/// Connects a socket to an address.
+///
+/// # Errors
+/// There is no socket, or nobody is there in time.
+pub async fn plain(
+    address: &Address,
+    policy: &ConnectPolicy,
+    (source, timer): (Option<Source>, &Timer),
+) -> Result<Socket, ConnectError> {
+    let socket = start(address, policy, source)?;
+    match timer.guard_for(policy.timeout, socket.connected()).await {
+        Err(_) => Err(ConnectError::TimedOut),
+        Ok(Err(error)) => Err(ConnectError::Late(error)),
+        Ok(Ok(())) => Ok(socket),
+    }
 }
 
 fn start(

@@ -120,7 +120,7 @@ impl Encryption {
     }
 
     /// The encryption of a connection to a host that the configuration does not name.
-    pub(super) fn to(origin: &Arc<Origin>, host: &str) -> Encryption {
+    pub(crate) fn to(origin: &Arc<Origin>, host: &str) -> Encryption {
         Encryption {
             origin: Arc::clone(origin),
             name: Arc::from(bare_name(host)),

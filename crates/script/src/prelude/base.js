@@ -215,8 +215,8 @@ function find(path) {
 }
 
 // Calls a function of the program with the request and what else it gets.
-own.enter = function (path, rid, data, flags) {
-    main = { isSettled: false, value: undefined };
+own.enter = function (path, rid, data, flags, isRuling) {
+    main = { isSettled: false, value: undefined, isRuling };
     const own_main = main;
     const request = own.request(rid);
     const args = data === undefined ? [request] : [request, own.fromNative(data), flags];
@@ -232,7 +232,43 @@ own.enter = function (path, rid, data, flags) {
     }
 };
 
-const DONE = 0, WAITS = 1, REJECTED = 2, STUCK = 3;
+// A verdict of `js_cache_verdict`, from what a function has returned.
+function rulingOf(value) {
+    const made = { out: value === false, tags: [] };
+    if (value === undefined || value === null || typeof value === 'boolean') {
+        return made;
+    }
+    if (typeof value !== 'object') {
+        throw new TypeError('a verdict is an object, or false');
+    }
+    const list = (name) => {
+        const items = Array.isArray(value[name]) ? value[name] : [value[name]];
+        if (!items.every((item) => typeof item === 'string')) {
+            throw new TypeError(`"${name}" of a verdict is not a text or several`);
+        }
+        return items.map((item) => item.toWellFormed());
+    };
+    for (const name of Object.keys(value)) {
+        const part = value[name];
+        if (part === undefined) {
+            continue;
+        }
+        if (name === 'store' && typeof part === 'boolean') {
+            made.out = !part;
+        } else if ((name === 'ttl' || name === 'stale') && typeof part === 'number' && part >= 0) {
+            made[name] = Math.min(Math.floor(part), 0x7fffffff);
+        } else if (name === 'tags') {
+            made.tags = list(name);
+        } else if (name === 'vary') {
+            made.vary = list(name).join(', ');
+        } else {
+            throw new TypeError(`"${name}" of a verdict is not what it should be`);
+        }
+    }
+    return made;
+}
+
+const DONE = 0, WAITS = 1, REJECTED = 2, STUCK = 3, RULED = 4;
 
 // What has become of the call.
 own.state = function () {
@@ -248,6 +284,9 @@ own.state = function () {
     }
     if (!main || !main.isSettled) {
         return [STUCK];
+    }
+    if (main.isRuling) {
+        return [RULED, rulingOf(main.value)];
     }
     const value = own.returned.isSet ? own.returned.value : main.value;
     return [DONE, own.raw(value)];

@@ -114,6 +114,7 @@ class Request {
     get requestLine() { return native.text(this.#id, 5); }
     get internal() { return native.isInternal(this.#id); }
     get parent() { return undefined; }
+    get cache() { return this.#kept('cache', () => own.cache(this.#id)); }
     get variables() {
         return this.#kept('variables', () => new Proxy({}, {
             get: (_, name) => (typeof name === 'string'
@@ -362,6 +363,5 @@ const ngx = {
         }
         own.log(level, value);
     },
-    fetch() { return Promise.reject(new Error('ngx.fetch() is not supported')); },
 };
 own.define(globalThis, 'ngx', ngx);

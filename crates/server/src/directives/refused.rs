@@ -24,11 +24,8 @@ pub(crate) const REFUSED: &[Refused] = &[
         reason: "scripts change heads of answers only, by \"js_header_filter\"",
     },
     Refused {
-        names: "js_fetch_buffer_size js_fetch_max_response_buffer_size js_fetch_timeout \
-                js_fetch_ciphers js_fetch_protocols js_fetch_verify js_fetch_verify_depth \
-                js_fetch_trusted_certificate js_fetch_keepalive js_fetch_keepalive_requests \
-                js_fetch_keepalive_time js_fetch_keepalive_timeout js_fetch_proxy",
-        reason: "ngx.fetch() is not supported; \"r.subrequest()\" asks a location with \
+        names: "js_fetch_proxy",
+        reason: "ngx.fetch() asks no proxy; \"r.subrequest()\" asks a location with \
                  \"proxy_pass\"",
     },
     Refused {

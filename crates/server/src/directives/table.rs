@@ -11,6 +11,7 @@ use millpond_exchange::settings::location::LocationSettings;
 use millpond_exchange::settings::room::Room;
 use millpond_exchange::stats;
 use millpond_exchange::stats::status_zone::{StatusZone, ZoneNames};
+use millpond_proxy::cache::ruling::RulingHook;
 use millpond_proxy::cache::zones::{LocationCaches, Zones};
 use millpond_proxy::conditional::not_modified::ConditionPolicy;
 use millpond_proxy::content::ContentHandler;
@@ -122,6 +123,8 @@ pub(crate) const HOOKS: Hooks = Hooks {
         otel::policy::FAMILY,
         #[cfg(feature = "script")]
         script::FAMILY,
+        #[cfg(feature = "script")]
+        script::fetch::FAMILY,
     ],
     check: &[upstream::redirect::check, upstream::cookie::check],
     parts: &[
@@ -129,6 +132,7 @@ pub(crate) const HOOKS: Hooks = Hooks {
         keep::<LocationCaches>,
         keep::<Script>,
         keep::<HeadHook>,
+        keep::<RulingHook>,
         #[cfg(feature = "script")]
         keep::<script::Scripts>,
         keep::<StatusZone>,
@@ -155,12 +159,12 @@ pub(crate) const HOOKS: Hooks = Hooks {
         handler::realip::close,
         handler::auth_request::close,
         handler::auth_jwt::close,
+        #[cfg(feature = "script")]
+        script::close,
         cache::zones::close,
         cache::peers::close,
         filter::sub::close,
         filter::charset::close,
-        #[cfg(feature = "script")]
-        script::close,
         filter::close,
         otel::policy::close,
         steps::close,

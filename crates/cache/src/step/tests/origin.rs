@@ -286,7 +286,7 @@ impl Exchange for FakeExchange {
     }
 
     /// The values of the field `tags`, for the host `host` and the site `site`.
-    fn tags(&mut self, _: EachField<'_>) -> Bytes {
+    fn tags(&mut self, _: EachField<'_>, _: &[Bytes]) -> Bytes {
         let mut tags = TagWriter::new(b"host", b"site");
         for value in self.field(b"tags") {
             tags.push_all(value);

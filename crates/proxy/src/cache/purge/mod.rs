@@ -207,6 +207,20 @@ pub(super) async fn by_tags(
     obey(req, zone, &order).await.map(drop)
 }
 
+/// Purges by the word of the configuration's own code; true unless nothing was there.
+pub async fn by_order(
+    req: &Request,
+    zone: &Arc<CacheZone>,
+    order: &Arc<Order>,
+) -> Result<bool, Failure> {
+    let (done, _) = obey(req, zone, order).await?;
+    match done {
+        Ok(Outcome::Purged { was_there, .. }) => Ok(was_there != Some(false)),
+        Ok(Outcome::Counted(count)) => Ok(count > 0),
+        Err(error) => Err(Failure::Internal(error.to_string())),
+    }
+}
+
 /// Carries an order out beside the worker, hands it on to the fleet, and logs it.
 async fn obey(
     req: &Request,
