@@ -4,7 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use millpond_testkit::{Client, Kind, LogCheck, Proxy, Request};
+use millpond_testkit::{Client, End, Kind, LogCheck, Proxy, Request};
 
 const CONF: &str = "
     js_import one.js;
@@ -22,6 +22,7 @@ const CONF: &str = "
     server {
         listen 127.0.0.1:%%PORT%%;
         client_body_buffer_size 16k;
+        root %%DIR%%/html;
         location /set { return 200 '$computed|$computed|$counted|$counted'; }
         location /nested { return 200 $outer; }
         location /var { js_content one.keep; }
@@ -40,6 +41,17 @@ const CONF: &str = "
         location /status { js_content one.status; error_page 404 /gone; }
         location /gone { return 200 gone; }
         location /alive { return 200 alive; }
+        location /doubled { js_body_filter one.doubled; try_files /page.txt =404; }
+        location /bytes { js_body_filter one.bytes buffer_type=buffer; try_files /page.txt =404; }
+        location /first { js_body_filter one.first; try_files /page.txt =404; }
+        location /torn { js_body_filter one.torn; try_files /page.txt =404; }
+        location /any/ {
+            satisfy any;
+            deny all;
+            js_access one.gate;
+            try_files /page.txt =404;
+        }
+        location /alone/ { satisfy any; js_access one.gate; try_files /page.txt =404; }
     }";
 
 const ONE: &str = "
@@ -70,9 +82,29 @@ const ONE: &str = "
         r.return(200, replies.map((it) => it.status + it.responseText).join());
     }
     function nothing() {}
+    function doubled(r, data, flags) {
+        r.sendBuffer(data + data, flags);
+        if (flags.last) r.sendBuffer(`|${r.headersOut['Content-Type']}|${r.status}`);
+    }
+    function bytes(r, data, flags) {
+        r.sendBuffer(flags.last ? 'end' : Buffer.from(data).reverse());
+    }
+    function first(r, data) { r.sendBuffer('first:'); r.sendBuffer(data); r.done(); }
+    function torn(r, data, flags) {
+        r.sendBuffer(data);
+        if (flags.last) throw new Error('torn on purpose');
+    }
+    function gate(r) {
+        switch (r.args.gate) {
+        case 'open': return;
+        case 'silent': return r.decline();
+        case 'text': return r.return(418, 'no');
+        default: r.return(Number(r.args.gate));
+        }
+    }
     function status(r) { r.return(Number(r.args.s), r.args.t); }
     export default { computed, counted, outer, broken, slow, big, keep, echo, late, redirect,
-        parts, nothing, status };";
+        parts, nothing, status, doubled, bytes, first, torn, gate };";
 
 fn proxy() -> Result<Proxy> {
     Proxy::new(Kind::Millpond, CONF)
@@ -81,6 +113,7 @@ fn proxy() -> Result<Proxy> {
             "lib/two.js",
             "import text from 'three.js'; export default { answer: (r) => r.return(200, text) };",
         )
+        .file("html/page.txt", "abc")
         .file("lib/three.js", "export default 'three';")
         .log_check(LogCheck::Off)
         .start()
@@ -133,6 +166,53 @@ fn scripts_do_what_they_say() -> Result<()> {
     );
     ensure!(log.contains("one.js:6:"), "{log}");
     ensure!(log.contains("js function \"one.none\" not found"), "{log}");
+    Ok(())
+}
+
+#[test]
+fn bodies_are_what_functions_make_of_them() -> Result<()> {
+    let proxy = proxy()?;
+    let client = Client::new(proxy.port());
+    for (target, text) in [
+        ("/doubled", "abcabc|text/plain|200"),
+        ("/bytes", "cbaend"),
+        ("/first", "first:abc"),
+    ] {
+        let response = client.get(target)?;
+        ensure!(response.text() == text, "{target}: {}", response.text());
+        ensure!(response.header("Content-Length").is_none(), "{target}");
+        let part = Request::new("GET", target).header("Range", "bytes=0-0");
+        ensure!(client.send(&part)?.status == 200, "{target}");
+        ensure!(client.send(&Request::new("HEAD", target))?.status == 200);
+    }
+    // An answer that is not whole is not ended as if it were.
+    ensure!(client.get("/torn")?.end != End::Complete);
+    ensure!(
+        proxy
+            .error_log()
+            .contains("js exception: Error: torn on purpose")
+    );
+    Ok(())
+}
+
+#[test]
+fn a_function_is_one_of_the_gates_of_which_any_opens() -> Result<()> {
+    let proxy = proxy()?;
+    let client = Client::new(proxy.port());
+    for (target, status) in [
+        ("/any/?gate=open", 200),
+        ("/any/?gate=silent", 403),
+        ("/any/?gate=403", 403),
+        ("/any/?gate=401", 401),
+        ("/any/?gate=text", 418),
+        ("/any/?gate=200", 200),
+        ("/alone/?gate=open", 200),
+        ("/alone/?gate=403", 403),
+        ("/alone/?gate=silent", 200),
+    ] {
+        let response = client.get(target)?;
+        ensure!(response.status == status, "{target}: {}", response.status);
+    }
     Ok(())
 }
 

@@ -163,7 +163,7 @@ const AREAS: &[Area] = &[
         name: "scripts",
         about: "functions in JavaScript",
         crates: &["script"],
-        tests: &["scripts", "script_fetch", "script_cache"],
+        tests: &["scripts", "script_fetch", "script_cache", "script_hostile"],
     },
     Area {
         name: "certificates",

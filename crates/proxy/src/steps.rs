@@ -97,7 +97,7 @@ const HANDLERS: &[Step] = &[
     Step {
         phase: Phase::Access,
         is_due: |level| crate::script::access::is_due(level.draft),
-        run: Run::Acts(crate::script::access::begin),
+        run: Run::Acts(ask_script),
     },
     Step {
         phase: Phase::Precontent,
@@ -158,6 +158,15 @@ fn enter(req: &mut Request) -> Result<Begun<'_>, Failure> {
         return Ok(Begun::Done(Flow::Next));
     }
     Ok(Begun::waits(req, handler::access::run))
+}
+
+#[cfg(feature = "script")]
+fn ask_script(req: &mut Request) -> Result<Begun<'_>, Failure> {
+    // Among gates of which any opens it was asked already.
+    if handler::access::asks_any(req) {
+        return Ok(Begun::Done(Flow::Next));
+    }
+    crate::script::access::begin(req)
 }
 
 fn mirror(req: &mut Request) -> Result<Begun<'_>, Failure> {

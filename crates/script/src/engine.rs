@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use rquickjs::context::EvalOptions;
 use rquickjs::{
-    Array, CatchResultExt as _, CaughtError, Context, Ctx, Error, Exception, Function, Module,
-    Object, Runtime, Value,
+    Array, CatchResultExt as _, CaughtError, Context, Ctx, Error, Exception, Function, IntoJs as _,
+    Module, Object, Runtime, Value,
 };
 
 use crate::fault::{Fault, one_line};
@@ -91,10 +91,30 @@ pub struct Entry<'a> {
 pub enum Errand {
     /// Its doing, and its value.
     Call,
-    /// A piece of a body, and whether it is the last one.
-    Piece(Bytes, bool),
+    /// A piece of a body.
+    Piece(Part),
     /// Its ruling about an answer that may be stored.
     Ruling,
+}
+
+/// A piece of a body that a function gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The bytes.
+    pub data: Bytes,
+    /// True for the end of the body, which has no bytes.
+    pub is_last: bool,
+    /// The type that the function gets them as.
+    pub form: Form,
+}
+
+/// The type of bytes in a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A text.
+    Text,
+    /// A `Buffer`.
+    Buffer,
 }
 
 /// The state of a script after a turn.
@@ -447,10 +467,10 @@ impl<H: Host> Instance<H> {
                         true,
                     ))
                 }
-                Errand::Piece(data, is_last) => {
-                    let data = String::from_utf8_lossy(data).into_owned();
+                Errand::Piece(part) => {
                     let flags = Object::new(ctx.clone())?;
-                    flags.set("last", *is_last)?;
+                    flags.set("last", part.is_last)?;
+                    let data = part_value(ctx, part)?;
                     enter.call((entry.function, entry.request, data, flags))
                 }
             }
@@ -665,6 +685,14 @@ struct Running<'a>(&'a Cell<bool>);
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.set(false);
+    }
+}
+
+/// A piece of a body, as a function gets it.
+fn part_value<'js>(ctx: &Ctx<'js>, part: &Part) -> Result<Value<'js>, Error> {
+    match part.form {
+        Form::Text => String::from_utf8_lossy(&part.data).into_js(ctx),
+        Form::Buffer => rquickjs::TypedArray::<u8>::new_copy(ctx.clone(), &part.data)?.into_js(ctx),
     }
 }
 

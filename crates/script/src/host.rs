@@ -232,6 +232,12 @@ pub trait Host: 'static {
     /// `r.send()`.
     fn send(&mut self, data: Bytes) -> Result<(), String>;
 
+    /// `r.sendBuffer()`.
+    fn send_buffer(&mut self, data: Bytes) -> Result<(), String>;
+
+    /// `r.done()`.
+    fn done(&mut self) -> Result<(), String>;
+
     /// `r.finish()`.
     fn finish(&mut self) -> Result<(), String>;
 

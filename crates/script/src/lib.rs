@@ -34,7 +34,7 @@ pub mod url;
 mod tests;
 
 pub use dict::{Dict, DictSpec};
-pub use engine::{Engine, Entry, Errand, Ground, Instance, Limits, Turn};
+pub use engine::{Engine, Entry, Errand, Form, Ground, Instance, Limits, Part, Turn};
 pub use fault::Fault;
 pub use host::{
     Bound, Cached, Fetch, Fetched, Header, Host, Level, Operation, Order, Purge, Reply, Ruling,

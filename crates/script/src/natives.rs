@@ -212,6 +212,17 @@ impl<'js, H: Host> Table<'js, H> {
             let data = bytes(&ctx, &raw)?;
             state.tried(&ctx, id, |host| host.send(data))
         });
+        native!(
+            self,
+            "sendBuffer",
+            |state, ctx, id: u32, raw: Value<'js>| {
+                let data = bytes(&ctx, &raw)?;
+                state.tried(&ctx, id, |host| host.send_buffer(data))
+            }
+        );
+        native!(self, "done", |state, ctx, id: u32| {
+            state.tried(&ctx, id, H::done)
+        });
         native!(self, "finish", |state, ctx, id: u32| {
             state.tried(&ctx, id, H::finish)
         });

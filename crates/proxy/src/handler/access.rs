@@ -228,6 +228,12 @@ pub fn has_gate(settings: &LocationSettings) -> bool {
             .is_some()
 }
 
+/// True if any one of the gates of a request is enough, a script's among them.
+pub fn asks_any(req: &Request) -> bool {
+    let settings = req.location.settings.of::<HandlerSettings>();
+    settings.satisfy.satisfy == Satisfy::Any && is_due(req)
+}
+
 /// Asks the gates; a refusal that a password could change may have to wait (`auth_delay`).
 pub async fn run(req: &mut Request) -> Result<Flow, Failure> {
     let outcome = ask(req).await;
@@ -265,11 +271,16 @@ async fn any_gate(req: &mut Request, by_address: Option<Verdict>) -> Result<Flow
         return Ok(Flow::Next);
     }
     let mut refused = by_address.map(|_| 403);
-    for gate in [Gate::Password, Gate::Token, Gate::Request] {
+    for gate in [Gate::Password, Gate::Token, Gate::Request, Gate::Script] {
         let checked = match gate {
             Gate::Password => auth_basic::check(req).await,
             Gate::Token => auth_jwt::check(req).await,
             Gate::Request => auth_request::check(req).await,
+            Gate::Script => match ask_script(req).await {
+                Ok(Asked::Answered(flow)) => return Ok(flow),
+                Ok(Asked::Gate(checked)) => Ok(checked),
+                Err(failure) => Err(failure),
+            },
         };
         match checked {
             Ok(Checked::Passed) => {
@@ -293,6 +304,38 @@ async fn any_gate(req: &mut Request, by_address: Option<Verdict>) -> Result<Flow
             Err(Failure::Status(status))
         }
     }
+}
+
+/// The result of asking a script.
+enum Asked {
+    Gate(Checked),
+    Answered(Flow),
+}
+
+#[cfg(feature = "script")]
+async fn ask_script(req: &mut Request) -> Result<Asked, Failure> {
+    use crate::script::access::{Word, ask};
+    Ok(match Box::pin(ask(req)).await? {
+        Word::Open => Asked::Gate(Checked::Passed),
+        Word::Silent => Asked::Gate(Checked::Off),
+        Word::Answer(flow) => Asked::Answered(flow),
+    })
+}
+
+#[cfg(not(feature = "script"))]
+async fn ask_script(_req: &mut Request) -> Result<Asked, Failure> {
+    Ok(Asked::Gate(Checked::Off))
+}
+
+#[cfg(feature = "script")]
+fn has_script(req: &Request) -> bool {
+    let scripts: Option<&crate::script::Scripts> = req.location.parts.get();
+    scripts.is_some_and(|it| it.access.is_some())
+}
+
+#[cfg(not(feature = "script"))]
+fn has_script(_req: &Request) -> bool {
+    false
 }
 
 /// The foreseen answer of the gates to a request, before they are asked.
@@ -335,12 +378,16 @@ pub fn foresee(req: &mut Request) -> Foreseen {
     if asks {
         notes.push("\"auth_request\" decides when the request is made".to_string());
     }
+    let has_script = has_script(req);
+    if has_script {
+        notes.push("\"js_access\" decides when the request is made".to_string());
+    }
     let denied = (by_address == Some(Verdict::Deny)).then_some(403);
     let lacks = password.is_refused() || token.is_refused();
     let lacking = lacks.then_some(401);
     let refused = match settings.of::<HandlerSettings>().satisfy.satisfy {
         Satisfy::All => denied.or(lacking),
-        Satisfy::Any if by_address == Some(Verdict::Allow) || asks => None,
+        Satisfy::Any if by_address == Some(Verdict::Allow) || asks || has_script => None,
         // A password or a token that is there may open it.
         Satisfy::Any if password.is_undecided() || token.is_undecided() => None,
         Satisfy::Any => lacking.or(denied),
@@ -357,6 +404,7 @@ enum Gate {
     Password,
     Token,
     Request,
+    Script,
 }
 
 fn limit_except(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {

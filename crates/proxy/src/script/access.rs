@@ -1,7 +1,7 @@
 //! `js_access`: a function that lets requests in or refuses them.
 //!
-//! It runs behind the other gates. One that fails lets nobody in, also when it had begun something
-//! that failed later.
+//! It runs behind the other gates, or as one of those of which any opens (`satisfy any`). One that
+//! fails lets nobody in, also when it had begun something that failed later.
 
 use std::sync::Arc;
 
@@ -34,11 +34,29 @@ pub(crate) fn begin(req: &mut Request) -> Result<Begun<'_>, Failure> {
     Ok(Begun::waits(req, run))
 }
 
+/// The word of a function about a request.
+pub(crate) enum Word {
+    /// The request may come in.
+    Open,
+    /// The function has nothing to say.
+    Silent,
+    /// The request is answered.
+    Answer(Flow),
+}
+
 async fn run(req: &mut Request) -> Result<Flow, Failure> {
+    match ask(req).await? {
+        Word::Open | Word::Silent => Ok(Flow::Next),
+        Word::Answer(flow) => Ok(flow),
+    }
+}
+
+/// Asks the function, as one gate among others; silence where there is none.
+pub(crate) async fn ask(req: &mut Request) -> Result<Word, Failure> {
     let location = Arc::clone(&req.location);
     let scripts = location.parts.get::<Scripts>();
     let Some((scripts, function)) = scripts.and_then(|it| Some((it, it.access.as_ref()?))) else {
-        return Ok(Flow::Next);
+        return Ok(Word::Silent);
     };
     request_body::read_all(req).await?;
     let mut out = Out::of_access();
@@ -51,14 +69,15 @@ async fn run(req: &mut Request) -> Result<Flow, Failure> {
         return Err(Failure::Status(500));
     }
     if let Some(target) = &out.redirect {
-        return redirect(req, target);
+        return redirect(req, target).map(Word::Answer);
     }
     let Some((status, text)) = out.returned else {
         // A function that may have failed halfway lets nobody in.
-        if out.has_unhandled {
+        if out.has_unhandled || out.is_stuck {
             return Err(Failure::Status(500));
         }
-        return Ok(Flow::Next);
+        let is_silent = out.is_declined;
+        return Ok(if is_silent { Word::Silent } else { Word::Open });
     };
     match text {
         Some(target) if crate::rewrite::answer::is_redirect(status) => {
@@ -67,13 +86,10 @@ async fn run(req: &mut Request) -> Result<Flow, Failure> {
         }
         Some(text) => {
             let content_type = mime::content_type(req);
-            Ok(Flow::Respond(Box::new(Response::text(
-                status,
-                content_type,
-                text,
-            ))))
+            let response = Box::new(Response::text(status, content_type, text));
+            Ok(Word::Answer(Flow::Respond(response)))
         }
-        None if status < 300 => Ok(Flow::Next),
+        None if status < 300 => Ok(Word::Open),
         None => Err(Failure::Status(status)),
     }
 }

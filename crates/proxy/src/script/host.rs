@@ -40,6 +40,8 @@ pub(super) enum Role {
     Head,
     /// An answer is judged that may be stored.
     Verdict,
+    /// The body of an answer is changed.
+    Body,
 }
 
 /// The things that a script wants done.
@@ -53,6 +55,10 @@ pub(super) struct Out {
     pub(super) is_head_sent: bool,
     pub(super) is_finished: bool,
     pub(super) is_declined: bool,
+    /// True if the script waits for nothing that could end.
+    pub(super) is_stuck: bool,
+    /// True if the rest of a body is not asked about.
+    pub(super) is_done: bool,
     /// True if a promise was rejected, and nobody has handled that.
     pub(super) has_unhandled: bool,
     pub(super) returned: Option<(u16, Option<Bytes>)>,
@@ -87,6 +93,17 @@ impl Out {
         Out {
             role: Role::Verdict,
             status,
+            ..Out::default()
+        }
+    }
+
+    /// The output of a script that changes a body, of an answer with this head.
+    pub(super) fn of_body(status: u16, fields: Fields) -> Out {
+        Out {
+            role: Role::Body,
+            status,
+            fields,
+            is_head_sent: true,
             ..Out::default()
         }
     }
@@ -304,10 +321,17 @@ impl Host for RequestHost {
 
     fn send(&mut self, data: Bytes) -> Result<(), String> {
         self.answer("send")?;
-        if self.out.body.len() + data.len() > MAX_BODY {
-            return Err(format!("an answer is longer than {MAX_BODY} bytes"));
-        }
-        self.out.body.extend_from_slice(&data);
+        self.add(&data)
+    }
+
+    fn send_buffer(&mut self, data: Bytes) -> Result<(), String> {
+        self.in_body("sendBuffer")?;
+        self.add(&data)
+    }
+
+    fn done(&mut self) -> Result<(), String> {
+        self.in_body("done")?;
+        self.out.is_done = true;
         Ok(())
     }
 
@@ -318,7 +342,7 @@ impl Host for RequestHost {
     }
 
     fn return_(&mut self, status: u16, text: Option<Bytes>) -> Result<(), String> {
-        if matches!(self.out.role, Role::Head | Role::Verdict) {
+        if matches!(self.out.role, Role::Head | Role::Verdict | Role::Body) {
             return Err("cannot return for an answer that is there".to_string());
         }
         if matches!(status, 301 | 302 | 303 | 307 | 308)
@@ -404,9 +428,24 @@ impl RequestHost {
     fn answer(&self, what: &str) -> Result<(), String> {
         match self.out.role {
             Role::Content => Ok(()),
-            Role::Value | Role::Access | Role::Head | Role::Verdict => {
-                Err(format!("cannot {what} here"))
-            }
+            _ => Err(format!("cannot {what} here")),
         }
+    }
+
+    /// Refuses what only a script may do that changes a body.
+    fn in_body(&self, what: &str) -> Result<(), String> {
+        match self.out.role {
+            Role::Body => Ok(()),
+            _ => Err(format!("cannot {what} outside of a body filter")),
+        }
+    }
+
+    /// Adds to what a script has made.
+    fn add(&mut self, data: &[u8]) -> Result<(), String> {
+        if self.out.body.len() + data.len() > MAX_BODY {
+            return Err(format!("an answer is longer than {MAX_BODY} bytes"));
+        }
+        self.out.body.extend_from_slice(data);
+        Ok(())
     }
 }

@@ -1,5 +1,5 @@
 //! `js_import`, `js_path`, `js_engine`, `js_memory_limit`, `js_time_limit`, `js_context_reuse`,
-//! `js_header_filter`, `js_access`: scripts in nginx's JavaScript, as requests run them.
+//! `js_header_filter`, `js_body_filter`, `js_access`: scripts in nginx's JavaScript, for requests.
 //!
 //! The language, its objects and its bounds are those of `crates/script`; here a request is made
 //! its host. What computes variables stands in `variable.rs`, what makes answers in `content.rs`.
@@ -15,6 +15,7 @@
 //! 2. What a script waits for ends with its request.
 
 pub(crate) mod access;
+pub mod body;
 mod cache;
 pub mod content;
 mod engines;
@@ -39,6 +40,7 @@ use millpond_exchange::settings::level::{Closing, OwnFamily};
 use millpond_script::{Fault, Import, Limits, Program};
 use millpond_system::log::error::Level;
 
+use self::body::BodyFilter;
 use self::fetch::Fetching;
 use self::host::Out;
 use self::session::Session;
@@ -98,6 +100,16 @@ pub struct ScriptPolicy {
         contexts(location, if_location, limit_except)
     )]
     pub header_filter: Option<FunctionName>,
+    /// A function that changes the body of an answer: it gets the request, a piece, and an object
+    /// that says if the piece is the `last` one, and sends what it wants to by `r.sendBuffer()`.
+    /// After `r.done()` the rest passes as it is. It cannot wait; where it fails the answer is
+    /// broken off.
+    ///
+    /// # Differs from nginx
+    ///
+    /// The answer has no length and no ranges, also where nothing is changed.
+    #[directive(name = "js_body_filter", contexts(location, if_location, limit_except))]
+    pub body_filter: Option<BodyFilter>,
     /// A function that lets a request in or, by `r.return()`, refuses it; a location's own. It may
     /// wait.
     #[directive(name = "js_access")]
@@ -220,6 +232,7 @@ pub struct Scripts {
     header_filter: Option<FunctionName>,
     pub(crate) access: Option<FunctionName>,
     pub(crate) verdict: Option<FunctionName>,
+    pub(crate) body_filter: Option<BodyFilter>,
     fetching: Arc<Fetching>,
 }
 
@@ -256,7 +269,7 @@ pub fn close(level: &mut Closing<'_>) {
     let Some(fetching) = Fetching::of(level) else {
         return;
     };
-    if policy.header_filter.is_some() {
+    if policy.header_filter.is_some() || policy.body_filter.is_some() {
         level.draft.put(HeadHook(look_at_head));
         // `r.cache.ttl` is this variable's value.
         let span = level.span();
@@ -280,6 +293,7 @@ pub fn close(level: &mut Closing<'_>) {
         header_filter: policy.header_filter,
         access: policy.access,
         verdict: policy.verdict,
+        body_filter: policy.body_filter,
         fetching: Arc::new(fetching),
     });
 }
@@ -303,6 +317,11 @@ fn check_unnamed(level: &mut Closing<'_>, policy: &ScriptPolicy) {
     for (name, function, span) in [
         ("js_access", policy.access.clone(), None),
         ("js_header_filter", policy.header_filter.clone(), None),
+        (
+            "js_body_filter",
+            policy.body_filter.as_ref().map(|it| it.function.clone()),
+            None,
+        ),
         ("js_cache_key", policy.cache_key.clone(), None),
         ("js_cache_verdict", policy.verdict.clone(), None),
         ("js_content", content, content_span),
@@ -346,12 +365,21 @@ fn program(
     program
 }
 
-/// Runs `js_header_filter`.
+/// Runs `js_header_filter`, and puts `js_body_filter` before the body.
 fn look_at_head(req: &mut Request, response: &mut Response) {
     let location = Arc::clone(&req.location);
     let Some(scripts) = location.parts.get::<Scripts>() else {
         return;
     };
+    if scripts.header_filter.is_some() {
+        change_head(req, response, scripts);
+    }
+    if scripts.body_filter.is_some() {
+        body::apply(req, response);
+    }
+}
+
+fn change_head(req: &mut Request, response: &mut Response, scripts: &Scripts) {
     let Some(function) = &scripts.header_filter else {
         return;
     };

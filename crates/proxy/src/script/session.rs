@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use millpond_script::{Entry, Errand, Fault, Instance, Reply, Ruling, Turn};
+use millpond_script::{Entry, Errand, Fault, Instance, Part, Reply, Ruling, Turn};
 
 use super::Scripts;
 use super::engines::Engines;
@@ -98,6 +98,19 @@ impl Session {
         }
     }
 
+    /// Runs a function that gets a piece of a body, and must not wait.
+    pub(super) fn piece(
+        &mut self,
+        req: &mut Request,
+        out: &mut Out,
+        (function, part): (&str, Part),
+    ) -> Result<(), Fault> {
+        match self.call(req, out, (function, Errand::Piece(part)))? {
+            Turn::Done(_) => Ok(()),
+            Turn::Ruled(_) | Turn::Waits => Err(self.waits(function)),
+        }
+    }
+
     /// Runs a function that rules of an answer, and must not wait.
     pub(super) fn rule(
         &mut self,
@@ -137,6 +150,7 @@ impl Session {
             out.running = running.len();
             turn = self.resume(req, out, ended)?;
         }
+        out.is_stuck = turn == Turn::Done(None);
         Ok(())
     }
 

@@ -179,6 +179,13 @@ class Request {
 
     sendHeader() { native.sendHeader(this.#id); }
     send(data) { native.send(this.#id, own.raw(data)); }
+    sendBuffer(data, flags) {
+        if (flags !== undefined && (typeof flags !== 'object' || flags === null)) {
+            throw new TypeError('flags is not an object');
+        }
+        native.sendBuffer(this.#id, own.raw(data));
+    }
+    done() { native.done(this.#id); }
     finish() { native.finish(this.#id); }
     decline() { native.decline(this.#id); }
     return(status, text) {

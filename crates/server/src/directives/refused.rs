@@ -20,8 +20,8 @@ pub(crate) const REFUSED: &[Refused] = &[
                  a script",
     },
     Refused {
-        names: "js_body_filter js_filter js_preread",
-        reason: "scripts change heads of answers only, by \"js_header_filter\"",
+        names: "js_filter js_preread",
+        reason: "scripts see no sessions of \"stream\"",
     },
     Refused {
         names: "js_fetch_proxy",
