@@ -9,6 +9,8 @@ use millpond_testkit::{Answer, Client, Deadline, Gate, Kind, LogCheck, Origin, P
 use serde_json::Value;
 
 const CONF: &str = "
+    log_format waits '$uri $status $upstream_queue_time';
+    access_log %%DIR%%/waits.log waits;
     upstream farm {
         zone farm 64k;
         server %%ORIGIN%% max_conns=1;
@@ -140,6 +142,40 @@ fn a_client_that_leaves_gives_its_place_back() -> Result<()> {
     site.gate.open();
     assert_eq!((status(first)?, status(second)?), (200, 200));
     assert_eq!(site.origin.requests().len(), 2);
+    Ok(())
+}
+
+/// The log tells for how long a request has waited, if it has: also one that has waited in vain.
+#[test]
+fn the_time_in_the_queue_is_told() -> Result<()> {
+    let site = Site::start("300ms")?;
+    let first = site.ask("/first");
+    site.origin.wait_for_requests(1)?;
+    let second = site.ask("/second");
+    assert_eq!(status(second)?, 502);
+    let third = site.ask("/third");
+    site.wait_for(1)?;
+    site.gate.open();
+    assert_eq!((status(first)?, status(third)?), (200, 200));
+    let told = |path: &str| -> Result<Option<String>> {
+        let log = std::fs::read_to_string(site.proxy.dir().join("waits.log"))?;
+        let line = log.lines().find(|line| line.starts_with(path));
+        Ok(line.and_then(|line| Some(line.rsplit_once(' ')?.1.to_owned())))
+    };
+    for (path, has_waited) in [("/first", false), ("/second", true), ("/third", true)] {
+        let written = Deadline::after(WAIT)
+            .poll(|| told(path).transpose())
+            .with_context(|| format!("no line of {path}"))??;
+        assert_eq!(
+            written.parse::<f64>().is_ok_and(|time| time >= 0.0),
+            has_waited,
+            "{path} {written}"
+        );
+        assert_eq!(written == "-", !has_waited, "{path} {written}");
+        if path == "/second" {
+            assert!(written.parse::<f64>()? >= 0.3, "{written}");
+        }
+    }
     Ok(())
 }
 

@@ -102,6 +102,8 @@ pub struct Attempt {
     pub clients: u32,
     /// Status of its answer; 502 or 504 when it failed; 0 while unknown, or when nobody was asked.
     pub status: u16,
+    /// Time for which the request waited in the queue of the group before it, if it did.
+    pub queued: Option<Duration>,
     /// Time to connect.
     pub connect: Option<Duration>,
     /// Time to the answer's head.

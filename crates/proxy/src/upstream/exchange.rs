@@ -48,7 +48,7 @@ use super::peer::Peer;
 use super::queue;
 use super::receive::{BodyContext, StderrMessage, UpstreamBody};
 use super::redirect_follow;
-use super::request::{self, OutBody, Prepared};
+use super::request::{self, OutBody, Prepared, READY_MAX};
 use super::send::{Happened, Outgoing};
 use super::store::StoreTarget;
 use crate::log::request_error;
@@ -157,9 +157,6 @@ fn note_failed(req: &Request, (group, peer): (&Group, &Peer)) {
     }
 }
 
-/// Bytes of a client's body that are put together to one chunk, about (arbitrary: two reads).
-pub(super) const READY_MAX: usize = 32 * 1024;
-
 /// Asks the peers of an upstream, until one answers.
 pub(super) async fn fetch_with(
     req: &mut Request,
@@ -184,8 +181,8 @@ pub(super) async fn fetch_with(
     let mut first = queue::first(group, &mut selection).await;
     loop {
         let started = clock::instant();
-        let Some(peer) = first.or_else(|| selection.pick(started)) else {
-            return Err(prepared.no_live(req, group, target.protocol, ask));
+        let Some(peer) = first.take().or_else(|| selection.pick(started)) else {
+            return Err(prepared.no_live(req, &selection, target.protocol, ask));
         };
         tries.spend();
         note_sticky(req, (group, &peer));
@@ -200,6 +197,7 @@ pub(super) async fn fetch_with(
             prepared: own.as_deref().unwrap_or(&prepared),
             ask,
             started,
+            queued: selection.queued.take(),
             was_sent: false,
             client_failure: None,
         };
@@ -234,7 +232,6 @@ pub(super) async fn fetch_with(
         if let Err(failure) = outcome {
             request_error::failure(req, &Failure::Upstream(failure));
         }
-        first = None;
     }
 }
 
@@ -314,12 +311,13 @@ impl Prepared {
     }
 
     /// Notes a try that finds no live peer of a group.
-    fn no_live(&self, req: &Request, group: &Group, protocol: Protocol, ask: &Ask) -> Failure {
+    fn no_live(&self, req: &Request, of: &Selection, protocol: Protocol, ask: &Ask) -> Failure {
         let worker = req.worker();
         let why = ask.why(req.is_background);
         worker.shared.times.found_no_peer(worker.index, why);
         req.upstream.borrow_mut().attempts.push(Attempt {
-            peer: Arc::from(group.name.as_str()),
+            peer: Arc::from(of.group.name.as_str()),
+            queued: of.queued,
             protocol,
             head: self.asked_head(protocol),
             status: 502,
@@ -373,6 +371,7 @@ pub(super) struct Try<'a> {
     pub(super) prepared: &'a Prepared,
     pub(super) ask: &'a Ask,
     pub(super) started: Instant,
+    queued: Option<Duration>,
     pub(super) was_sent: bool,
     /// Failure of the client's body while it was sent.
     pub(super) client_failure: Option<Box<Failure>>,
@@ -450,6 +449,7 @@ impl Try<'_> {
             redirects: self.ask.hop.map_or(0, |hop| hop.number.into()),
             head: self.prepared.asked_head(self.protocol),
             range: self.ask.range.clone(),
+            queued: self.queued,
             started_ms: clock::wall_us(self.started).div_euclid(1000),
             clients: u32::from(!self.req.is_background),
             ..Attempt::default()

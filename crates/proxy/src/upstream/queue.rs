@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use millpond_conf::value::parse_duration;
-use millpond_system::clock;
+use millpond_system::clock::{self, Instant};
 use tokio::sync::Notify;
 
 use super::balance::Selection;
@@ -121,6 +121,22 @@ async fn wait((group, queue): (&Group, &Queue), selection: &mut Selection) -> Op
         }
     }
     let place = queue.enter()?;
+    let turn = take_turn((group, queue), selection, began).await;
+    selection.queued = Some(clock::instant() - began);
+    drop(place);
+    if turn.is_some() {
+        queue.wake();
+    }
+    turn.flatten()
+}
+
+/// Waits for a peer with room, or until there is none that could have it; none when it took too
+/// long.
+async fn take_turn(
+    (group, queue): (&Group, &Queue),
+    selection: &mut Selection,
+    began: Instant,
+) -> Option<Option<Arc<Peer>>> {
     loop {
         let left = (began + queue.timeout).saturating_duration_since(clock::instant());
         clock::within(left, queue.turn.notified()).await?;
@@ -129,9 +145,7 @@ async fn wait((group, queue): (&Group, &Queue), selection: &mut Selection) -> Op
         let picked = selection.pick(clock::instant());
         // INVARIANT 4.
         if picked.is_some() || !(was_full || group.has_full_peer()) {
-            drop(place);
-            queue.wake();
-            return picked;
+            return Some(picked);
         }
     }
 }

@@ -47,6 +47,9 @@ pub struct RequestPolicy {
     pub buffering: bool,
 }
 
+/// Bytes of a client's body that are put together to one chunk, about (arbitrary: two reads).
+pub(super) const READY_MAX: usize = 32 * 1024;
+
 /// The body that goes to the upstream.
 #[derive(Clone, Debug)]
 pub enum OutBody {

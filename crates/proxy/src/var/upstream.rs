@@ -58,6 +58,12 @@ pub const VARIABLES: &[Variable] = &[
         },
     },
     Variable {
+        name: "upstream_queue_time",
+        doc: "Seconds with milliseconds for which the request waited in the `queue` of the upstream \
+              before each peer was asked; `-` where it did not wait.",
+        write: |req, out| each(req, out, |attempt, out| time(attempt.queued, out)),
+    },
+    Variable {
         name: "upstream_connect_time",
         doc: "Seconds with milliseconds until a connection to each peer was there.",
         write: |req, out| each(req, out, |attempt, out| time(attempt.connect, out)),

@@ -22,6 +22,7 @@ pub(crate) mod random;
 pub(crate) mod round_robin;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_conf::Template;
@@ -76,7 +77,7 @@ impl Wish {
 /// The choice of peers for one request.
 #[derive(Debug)]
 pub struct Selection {
-    group: Arc<Group>,
+    pub(super) group: Arc<Group>,
     roster: Arc<Roster>,
     /// None that wishes nothing: an exchange holds the selection for as long as it waits.
     wish: Option<Box<Wish>>,
@@ -86,6 +87,8 @@ pub struct Selection {
     /// The hash so far (`hash`, `ip_hash`) or the place on the ring, once there is one.
     place: Option<u32>,
     rehashes: u32,
+    /// Time for which the request waited for a peer with room, until it is told of.
+    pub(super) queued: Option<Duration>,
 }
 
 /// The peers of a tier that were tried, by index.
@@ -144,6 +147,7 @@ impl Selection {
             misses: 0,
             place: None,
             rehashes: 0,
+            queued: None,
         }
     }
 
@@ -158,6 +162,7 @@ impl Selection {
             misses: 0,
             place: None,
             rehashes: 0,
+            queued: None,
         };
     }
 

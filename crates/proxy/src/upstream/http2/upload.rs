@@ -16,8 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_system::body::Piece;
 
-use super::super::exchange::READY_MAX;
-use super::super::request::OutBody;
+use super::super::request::{OutBody, READY_MAX};
 use super::carrier::Carrier;
 use crate::request::Request;
 use millpond_exchange::client::Client;
