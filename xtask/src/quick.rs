@@ -85,7 +85,10 @@ const AREAS: &[Area] = &[
         crates: &["semantics"],
         tests: &[
             "proxy_cache_conformance",
+            "proxy_cache_graphql",
             "proxy_cache_groups",
+            "proxy_cache_no_vary_search",
+            "proxy_cache_query",
             "proxy_cache_status_header",
             "proxy_cache_targeted_control",
             "proxy_cdn_loop",
@@ -130,6 +133,8 @@ const AREAS: &[Area] = &[
         crates: &[],
         tests: &[
             "api",
+            "api_warm",
+            "cache_events",
             "dashboard",
             "dashboard_trouble",
             "health",

@@ -186,6 +186,11 @@ pub trait Exchange {
     fn tags(&mut self, _each_field: EachField<'_>, _ruled: &[Bytes]) -> Bytes {
         Bytes::new()
     }
+    /// Takes what an answer that is to be stored says of the keys of its path; false if it may not
+    /// be stored under its own. All fields of the answer are given.
+    fn takes_key(&mut self, _status: u16, _each_field: EachField<'_>) -> bool {
+        true
+    }
     /// The time that a text with variables of the request and its answer tells; none if it is empty
     /// or no time.
     fn time_of(&mut self, _text: &Template) -> Option<Duration> {

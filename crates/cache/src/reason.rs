@@ -110,6 +110,8 @@ pub enum Reason {
     OfOwner,
     /// A script decided so.
     Ruled,
+    /// The answer's No-Vary-Search is not the one that its key was made by.
+    NoVarySearch,
 }
 
 impl Reason {
@@ -164,6 +166,7 @@ impl Reason {
             Reason::ZoneClosed => "zone-closed",
             Reason::OfOwner => "of-owner",
             Reason::Ruled => "script",
+            Reason::NoVarySearch => "no-vary-search",
         }
     }
 
@@ -234,6 +237,7 @@ impl Reason {
             Reason::ZoneClosed => "the zone is being closed",
             Reason::OfOwner => "the node that owns its key keeps it (proxy_cache_peers)",
             Reason::Ruled => "a script decided so (js_cache_verdict)",
+            Reason::NoVarySearch => "its No-Vary-Search is another than that of the last answer",
         }
     }
 }

@@ -60,17 +60,17 @@ impl<V> Default for Recent<V> {
     }
 }
 
-impl<V: Copy> Recent<V> {
+impl<V: Clone> Recent<V> {
     /// Value that was noted last of a key.
     pub(crate) fn find(&self, key: &Key) -> Option<V> {
-        self.shard(key).place(key).and_then(|value| *value)
+        self.shard(key).place(key).and_then(|value| value.clone())
     }
 
     /// Notes what `change` makes of what was known.
     pub(crate) fn note(&self, key: Key, change: impl FnOnce(Option<V>) -> V) {
         let mut shard = self.shard(&key);
         match shard.place(&key) {
-            Some(value) => *value = Some(change(*value)),
+            Some(value) => *value = Some(change(value.take())),
             None => shard.enter(key, change(None)),
         }
     }
@@ -89,7 +89,7 @@ impl<V: Copy> Recent<V> {
     }
 }
 
-impl<V: Copy> Shard<V> {
+impl<V: Clone> Shard<V> {
     fn set(&mut self, key: &Key) -> Option<&mut Set<V>> {
         let number = u16::from_le_bytes([key.0[0], key.0[1]]);
         let mask = self.0.len().checked_sub(1)?;
@@ -119,7 +119,7 @@ impl<V: Copy> Shard<V> {
         let count = (self.0.len() * 2).max(SETS_MIN);
         let empty = || Set {
             keys: [Key([0; 16]); WAYS],
-            values: [None; WAYS],
+            values: [const { None }; WAYS],
             next: 0,
         };
         let old = std::mem::replace(&mut self.0, (0..count).map(|_| empty()).collect());

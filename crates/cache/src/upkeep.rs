@@ -53,6 +53,7 @@ impl CacheZone {
         let order = (mode, Matter::of(target, self.keys()));
         let serial = self.purges.enforce(&self.store, order, now_ms)?;
         self.recent_purges.note(target, mode, (serial, now_ms));
+        self.watch.tell_purge(target, mode, serial);
         self.forget_errors(target);
         if let (Target::Key(text), Mode::Hard, Some(true)) = (target, mode, was_there) {
             // INVARIANT 1 holds without; but its space need not wait for the sweep.
@@ -78,6 +79,7 @@ impl CacheZone {
         let serial = self.purges.enforce_together(&self.store, order, now_ms)?;
         for (target, mode) in purges {
             self.recent_purges.note(target, *mode, (serial, now_ms));
+            self.watch.tell_purge(target, *mode, serial);
             self.forget_errors(target);
             self.purges.apart.forget(target);
             if let (Target::Key(text), Mode::Hard) = (target, mode) {

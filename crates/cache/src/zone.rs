@@ -16,7 +16,9 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use millpond_conf::value::{ArgError, Args, FromArgs, parse_duration};
 use millpond_conf::{OffOr, Spanned, Template, Word};
-use millpond_store::{Admission, Cold, DiskConf, Entry, Key, Keys, Look, MAX_DISKS, Zone};
+use millpond_store::{
+    Admission, Cold, Departures, DiskConf, Entry, Key, Keys, Look, MAX_DISKS, Zone,
+};
 
 use crate::admit::Uses;
 use crate::encoding::Encodings;
@@ -24,6 +26,7 @@ use crate::fill::Fills;
 use crate::hit_for_pass::Unstorable;
 use crate::key_mark::KeyMark;
 use crate::max_variants::{Admitted, MaxVariantsPolicy, Standing, Variants};
+use crate::no_vary_search::Variations;
 use crate::purge::recent::RecentPurges;
 use crate::purge::{Judged, PurgeBook, Target};
 use crate::refresh_backoff::Backoffs;
@@ -31,6 +34,7 @@ use crate::shared_head::SharedHead;
 use crate::slice::table::Slices;
 use crate::unstored::LastUnstored;
 use crate::variant::{RequestFields, Siblings, VariantKey};
+use crate::watch::Watch;
 
 /// Remembered failures of a zone (arbitrary; beyond it they are forgotten, which costs an origin
 /// request each).
@@ -249,6 +253,8 @@ pub struct CacheZone {
     pub purges: Arc<PurgeBook>,
     /// Purges that were acknowledged last.
     pub recent_purges: RecentPurges,
+    /// Readers of what happens to its entries.
+    pub watch: Arc<Watch>,
     /// Running fills.
     pub fills: Arc<Fills>,
     /// Counts for `proxy_cache_min_uses`.
@@ -263,6 +269,8 @@ pub struct CacheZone {
     pub backoffs: Backoffs,
     /// Bodies in slices that are in use.
     pub slices: Slices,
+    /// Arguments of paths that origins do not tell answers apart by.
+    pub variations: Variations,
     /// Encodings that are being made, and counts of them.
     pub encodings: Encodings,
     errors: Mutex<HashMap<Key, RememberedError>>,
@@ -345,20 +353,24 @@ impl CacheZone {
     pub fn new(name: String, store: Arc<Zone>) -> Self {
         let purges = Arc::new(PurgeBook::new(*store.keys()));
         purges.load(&store.take_journal());
-        Self::around(name, store, purges)
+        let watch = Watch::new(&name);
+        store.tell_departures(Arc::clone(&watch) as Arc<dyn Departures>);
+        Self::around(name, store, purges, watch)
     }
 
     /// Zone with the same store under another name, with fills of its own.
     pub fn renamed(&self, name: String) -> Self {
-        Self::around(name, Arc::clone(&self.store), Arc::clone(&self.purges))
+        let (store, purges) = (Arc::clone(&self.store), Arc::clone(&self.purges));
+        Self::around(name, store, purges, Arc::clone(&self.watch))
     }
 
-    fn around(name: String, store: Arc<Zone>, purges: Arc<PurgeBook>) -> Self {
+    fn around(name: String, store: Arc<Zone>, purges: Arc<PurgeBook>, watch: Arc<Watch>) -> Self {
         let unstored = Arc::<LastUnstored>::default();
         CacheZone {
             name,
             store,
             recent_purges: RecentPurges::default(),
+            watch,
             fills: Arc::new(Fills::new(Arc::clone(&purges))),
             purges,
             uses: Uses::default(),
@@ -366,6 +378,7 @@ impl CacheZone {
             unstorable: Unstorable::default(),
             backoffs: Backoffs::default(),
             slices: Slices::noting(Arc::clone(&unstored)),
+            variations: Variations::default(),
             encodings: Encodings::default(),
             unstored,
             errors: Mutex::default(),

@@ -495,6 +495,11 @@ impl Request {
         self.method == Method::Head
     }
 
+    /// True for QUERY (RFC 10008): GET with a content.
+    pub fn is_query(&self) -> bool {
+        self.method == Method::Other && self.head.method_bytes() == b"QUERY"
+    }
+
     /// Sets a variable of the `set` kind, or caches an evaluation.
     pub fn set_value(&mut self, id: VarId, value: Value) {
         self.values.reserve(self.conf.variable_count);

@@ -38,6 +38,19 @@ impl<'q> Argument<'q> {
         decode(self.0.get(..end.unwrap_or(self.0.len())).unwrap_or(self.0))
     }
 
+    /// The value as it was written; none without `=`.
+    #[must_use]
+    pub fn value(self) -> Option<&'q [u8]> {
+        let end = self.0.iter().position(|byte| *byte == b'=')?;
+        self.0.get(end + 1..)
+    }
+
+    /// The argument as it was written.
+    #[must_use]
+    pub fn as_written(self) -> &'q [u8] {
+        self.0
+    }
+
     /// Group of names between which an application may depend on the order: arguments of one group
     /// must not change places.
     ///

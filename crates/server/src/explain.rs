@@ -32,6 +32,7 @@ use millpond_exchange::protocol::Protocol;
 use millpond_exchange::settings::Conf;
 use millpond_exchange::settings::listen::{Binding, Listen};
 use millpond_exchange::settings::tree::{AfterPrefix, LocationKind};
+use millpond_proxy::cache::content_key;
 use millpond_proxy::cache::exchange::PassExchange;
 use millpond_proxy::cache::ruling::RulingHook;
 use millpond_proxy::content::{ContentHandler, Explained};
@@ -240,6 +241,8 @@ pub struct Caching {
     pub zone: String,
     /// The key.
     pub key: String,
+    /// Kind of the request if its content is a part of the key, which it is told without.
+    pub by_content: Option<content_key::Kind>,
     /// Bytes of the cache key.
     pub key_bytes: Bytes,
     /// The site that the request belongs to.
@@ -399,6 +402,11 @@ pub fn explain(conf: impl Into<Arc<Conf>>, question: &Question) -> Result<Explan
         events,
         end,
     })
+}
+
+/// The listen that a client on this machine would come to by a port; the error is for people.
+pub(crate) fn listen_of(conf: &Conf, port: u16) -> Result<Arc<Listen>, String> {
+    find_listen(conf, port).map(|(listen, _)| listen)
 }
 
 /// The listen for a port: of the loopback address, as a client on this machine would connect.
@@ -590,7 +598,8 @@ fn caching(req: &mut Request, target: &Arc<PassTarget>) -> Result<Caching, Strin
     let Some(cache) = millpond_proxy::cache::zones::of_location(&location, target.protocol) else {
         return Err(format!("{prefix}_cache is off here"));
     };
-    if !pass::may_cache(req, target.protocol) {
+    let by_content = content_key::kind(req, target.protocol);
+    if by_content.is_none() && !pass::may_cache(req, target.protocol) {
         return Err(format!("{prefix}_cache_methods does not name the method"));
     }
     let zone = text(&req.eval(&cache.zone));
@@ -621,6 +630,7 @@ fn caching(req: &mut Request, target: &Arc<PassTarget>) -> Result<Caching, Strin
         asker: Asker(RefCell::new(req.background())),
         zone,
         key: text(&key),
+        by_content,
         key_bytes: key,
         site: text(&site),
         head,

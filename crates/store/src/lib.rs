@@ -24,6 +24,7 @@
 //! - `inspect` – looking at every entry, to tell what there is
 //! - `verify` – comparing everything with its checksums
 //! - `gone` – which entries left whose parts may be there
+//! - `departure` – entries that leave, for those who watch
 //! - `site` – whose entries are, and what each site holds
 //! - `lend` – letting another process have the directory, and other limits while it is open
 //! - `disk` – formats, segments, queue and files
@@ -35,6 +36,7 @@
 mod admit;
 mod clock;
 mod cold;
+mod departure;
 mod disk;
 mod entry;
 mod event;
@@ -72,6 +74,7 @@ mod zone;
 pub use admit::{NotStored, Writer};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use cold::{Cold, Look};
+pub use departure::{Cause, Departure, Departures};
 pub use disk::io::{DirEntry, DiskIo, RealIo, Tried, make_parents, make_private_folder};
 pub use disk::open::OpenFiles;
 pub use disk::pool::Haste;

@@ -37,6 +37,7 @@ use std::sync::{
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 
+use crate::departure::{Cause, Departure, Departures};
 use crate::index::Slot;
 use crate::lock::lock;
 use crate::removed_heads::RemovedList;
@@ -137,6 +138,18 @@ pub(crate) enum Leave {
 const REASONS: usize = 6;
 
 impl Leave {
+    fn cause(self) -> Option<Cause> {
+        Some(match self {
+            Self::Evicted => Cause::Evicted,
+            Self::Swept => Cause::Inactive,
+            Self::Removed => Cause::Removed,
+            Self::Replaced => Cause::Replaced,
+            Self::Corrupt => Cause::Corrupt,
+            Self::Lost => Cause::Lost,
+            Self::Moved => return None,
+        })
+    }
+
     fn index(self) -> Option<usize> {
         match self {
             Self::Evicted => Some(0),
@@ -299,6 +312,8 @@ pub struct SiteBook {
     is_searched: AtomicBool,
     departed: Box<[OnceLock<Box<[AtomicU64; REASONS]>>]>,
     taken: Mutex<Taken>,
+    /// Listener to departures.
+    listener: OnceLock<Arc<dyn Departures>>,
 }
 
 /// Counts that were told of entries that are gone.
@@ -381,7 +396,13 @@ impl SiteBook {
             is_searched: AtomicBool::new(false),
             departed: (0..SITES_MAX).map(|_| OnceLock::new()).collect(),
             taken: Mutex::default(),
+            listener: OnceLock::new(),
         }
+    }
+
+    /// Sets the listener that departures are told from now on; there is one listener, the first.
+    pub(crate) fn tell(&self, listener: Arc<dyn Departures>) {
+        let _ = self.listener.set(listener);
     }
 
     /// Gives names numbers that are theirs until others are expected, whatever else needs some.
@@ -665,6 +686,16 @@ impl Holdings {
         let sum = sum_of(slot).map(u64::wrapping_neg);
         // INVARIANT 4 of the book: in this order.
         self.book.left(account, why);
+        if let (Some(listener), Some(cause)) = (self.book.listener.get(), why.cause())
+            && listener.are_wanted()
+            && !account.is_slice()
+        {
+            listener.note(Departure {
+                key: slot.key,
+                body_len: slot.body_len(),
+                cause,
+            });
+        }
         self.add(usize::from(account.number()), &sum);
     }
 

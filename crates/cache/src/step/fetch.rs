@@ -14,6 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millpond_semantics::date::format_http_date;
 use millpond_semantics::reuse;
+use millpond_store::Key;
 use tokio::time::Instant;
 
 use super::freshen::renew;
@@ -25,7 +26,7 @@ use crate::exchange::field;
 use crate::exchange::{Ask, Exchange, FetchFailure, Fetched, Purpose};
 use crate::fill::pump::{Primed, Pump};
 use crate::fill::rest::{Rest, Source};
-use crate::fill::{FillEnd, Lead, can_resume};
+use crate::fill::{FillEnd, Lead, Streaming, can_resume};
 use crate::head::StoredHead;
 use crate::key_mark::KeyMark;
 use crate::reason::{Brought, Note, Reason};
@@ -479,6 +480,7 @@ pub(super) fn fill<X: Exchange>(
     head: StoredHead,
     (fetched, writer): (X::Fetched, millpond_store::Writer),
 ) -> Served<X::Fetched> {
+    let key = *writer.key();
     let mut pump = Pump::new(fetched, writer);
     x.note(Note::Stored);
     x.note(Note::Brought(Brought::All));
@@ -506,6 +508,11 @@ pub(super) fn fill<X: Exchange>(
         fill: walk.mark(lead.key()),
         status: streaming.head.status,
         judged: (streaming.head.stored_at, clock::now()),
+        told: walk
+            .zone
+            .watch
+            .is_on()
+            .then(|| (key, Arc::clone(&streaming))),
     };
     let source = Source::new(rest);
     x.spawn(pump.run(source, lead, |end, why| notes.settle(end, why)));
@@ -525,6 +532,8 @@ fn fill_whole<F: Fetched>(walk: &Walk, place: Place, head: StoredHead, pump: Pum
             Ok(entry) => {
                 walk.zone.backoffs.forget(&walk.mark(lead.key()));
                 lead.end(FillEnd::Complete);
+                let watch = &walk.zone.watch;
+                watch.tell_stored(*entry.key(), &head, entry.len());
                 return Served::Entry(found(entry, head), status);
             }
             Err(why) => {
@@ -551,10 +560,16 @@ struct FillNotes {
     status: u16,
     /// Time when the head was judged: seconds since the epoch, and the instant.
     judged: (i64, Instant),
+    /// Key and fill of what is told, if somebody watches.
+    told: Option<(Key, Arc<Streaming>)>,
 }
 
 impl FillNotes {
     fn settle(self, end: FillEnd, why: Option<Reason>) {
+        if let (Some((key, streaming)), FillEnd::Complete) = (&self.told, end) {
+            let len = streaming.view.len();
+            self.zone.watch.tell_stored(*key, &streaming.head, len);
+        }
         if let Some(policy) = &self.backoff {
             match end {
                 FillEnd::Complete => self.zone.backoffs.forget(&self.fill),

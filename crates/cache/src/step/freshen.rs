@@ -89,6 +89,8 @@ fn replace(walk: &Walk, lead: &Lead, stale: &mut FoundEntry, head: &StoredHead) 
     }
     match walk.zone.store.replace_head(&stale.entry, head.encode()) {
         Ok(entry) => {
+            let watch = &walk.zone.watch;
+            watch.tell_freshened(*entry.key(), head, entry.len());
             stale.entry = entry;
             FillEnd::Unchanged
         }

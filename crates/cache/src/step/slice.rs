@@ -333,7 +333,9 @@ fn publish(
     let (slices, store) = (&walk.zone.slices, &walk.zone.store);
     let generation = slices.begin(store, *writer.key(), head);
     let run = generation.and_then(|generation| claim(&generation, got));
-    Ok((writer.finish()?, run))
+    let entry = writer.finish()?;
+    walk.zone.watch.tell_stored(*entry.key(), head, 0);
+    Ok((entry, run))
 }
 
 /// A writer for the place of an answer, with this head.

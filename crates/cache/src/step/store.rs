@@ -61,6 +61,9 @@ pub(crate) fn storable<X: Exchange, F: Fetched>(
     if given.rules.is_rfc() {
         of_its_request(x, fetched)?;
     }
+    if !x.takes_key(fetched.status(), &|each| fetched.each_field(each)) {
+        return Err(KeptOut::Request(Reason::NoVarySearch));
+    }
     let mut fields = FieldsWriter::with_status_text(fetched.status_text());
     let named = connection_fields(&given, fetched);
     let is_named = |name: &[u8]| named.iter().any(|other| other.eq_ignore_ascii_case(name));

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use millpond_conf::source::{Sources, Span};
 use millpond_conf::tree::Statement;
 use millpond_conf::{Contexts, render};
+use millpond_proxy::cache::content_key::Kind;
 use millpond_server::directives::all_directives;
 use millpond_server::explain::{self, Caching, End, Explanation, Passed, Question};
 use millpond_server::source::salvage::{Salvage, salvage};
@@ -150,6 +151,14 @@ impl Page<'_> {
         };
         self.line(out, "zone", &caching.zone);
         self.line(out, "key", &caching.key);
+        match caching.by_content {
+            None => {}
+            Some(Kind::Query) => self.line(out, "", "and a digest of the content behind it"),
+            Some(Kind::GraphQl) => {
+                let text = "for a query of GraphQL without its arguments, a digest of it behind it";
+                self.line(out, "", text);
+            }
+        }
         for (label, values) in [("bypass", &caching.bypass), ("no_cache", &caching.no_cache)] {
             for (index, value) in values.iter().enumerate() {
                 let label = if index == 0 { label } else { "" };

@@ -34,6 +34,7 @@ use millpond_system::log::error::Level;
 use millpond_wire::header::Known;
 use millpond_wire::http1::{Method, encode};
 
+use super::no_vary_search::MadeBy;
 use super::peers::ask::{self as peers, Given};
 use super::ruling::RulingHook;
 use super::{groups, purge};
@@ -61,6 +62,8 @@ pub struct PassExchange<R> {
     behind: Option<Rc<behind::Task>>,
     /// The ruling about the answer that came last, once that was asked for.
     ruled: Option<Box<Option<Ruling>>>,
+    /// Facts that its key was made by, where answers may say more of them.
+    pub(super) made_by: Option<Rc<MadeBy>>,
 }
 
 impl<R: BorrowMut<Request>> PassExchange<R> {
@@ -71,6 +74,7 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
             target,
             behind: None,
             ruled: None,
+            made_by: None,
         }
     }
 
@@ -309,6 +313,11 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
         tags.finish()
     }
 
+    fn takes_key(&mut self, status: u16, each_field: EachField<'_>) -> bool {
+        let mut made_by = self.made_by.iter();
+        made_by.all(|made_by| made_by.takes(status, each_field))
+    }
+
     fn time_of(&mut self, text: &Template) -> Option<Duration> {
         let req = self.req.borrow_mut();
         let told = req.eval(text);
@@ -354,6 +363,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
             target: Arc::clone(&self.target),
             behind: None,
             ruled: None,
+            made_by: self.made_by.clone(),
         }
     }
 

@@ -60,6 +60,9 @@ fn remove(req: &mut Request, target: &PassTarget, zone: &Arc<CacheZone>) {
     if let Ok(text) = super::pass::key(req, target) {
         zone.invalidate(&zone.primary(text));
     }
+    if let Ok(Some(text)) = super::no_vary_search::other_key(req, target, zone) {
+        zone.invalidate(&zone.primary(text));
+    }
 }
 
 /// The port of requests that name none: this server is spoken to in plain HTTP.

@@ -8,6 +8,7 @@
 
 pub(crate) mod body;
 mod codec;
+pub mod content_key;
 mod encoder;
 pub(crate) mod encodings;
 pub mod exchange;
@@ -16,6 +17,7 @@ pub(crate) mod groups;
 pub(crate) mod invalidate;
 pub(crate) mod leap;
 pub(crate) mod loaded;
+pub(crate) mod no_vary_search;
 pub(crate) mod open_zones;
 pub mod pass;
 pub mod peers;

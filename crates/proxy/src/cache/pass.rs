@@ -19,6 +19,7 @@ use millpond_cache::step::{self, Looked, Policies, Question, Served, Walk};
 use millpond_cache::unstored::NotStoredNote;
 use millpond_cache::variant::RequestFields;
 use millpond_cache::zone::{CacheZone, FoundEntry, LookedUp, PrimaryKey};
+use millpond_semantics::cache_status::Forward;
 use millpond_system::body::Body;
 use millpond_wire::block::Block;
 use millpond_wire::header::{Field, Fields, Known};
@@ -29,7 +30,7 @@ use super::exchange::{Failed, Origin, PassExchange, clients_range};
 use super::status_header::{self, Told};
 use super::uncached::fetch;
 use super::zones::{LocationCache, ZoneOf};
-use super::{encodings, leap, loaded, peers, slice, view};
+use super::{content_key, encodings, leap, loaded, no_vary_search, peers, slice, view};
 use crate::otel::steps::Steps;
 use crate::phase::{Begun, Flow};
 use crate::request::Request;
@@ -57,6 +58,10 @@ pub fn begin<'a>(
     // All slices are one entry: of that range the key says nothing.
     req.slice_range = None;
     if must_read_body(req, target.protocol) {
+        if let Some(kind) = content_key::kind(req, target.protocol) {
+            let of = (zone.into_arc(), kind);
+            return Ok(content_key::begin(req, target, cache, of));
+        }
         let (target, policies) = (Arc::clone(target), Arc::clone(&cache.policies));
         let zone = zone.into_arc();
         return Ok(Begun::waits(req, async move |req| {
@@ -67,21 +72,23 @@ pub fn begin<'a>(
             rest.run().await
         }));
     }
-    let rest = |req: &'a mut Request, key, zone: ZoneOf<'_>| {
-        let walk = walk(
-            req,
-            target,
-            key,
-            Arc::clone(&cache.policies),
-            zone.into_arc(),
-        );
-        Rest::of(PassExchange::new(req, Arc::clone(target)), walk)
-    };
     if cache.has_detours {
         if let Some(peers) = &cache.peers
             && peers::answer::is_asked(req)
         {
             return Ok(peers::answer::begin(req, target, (peers, zone)));
+        }
+        if let Some(kind) = content_key::kind(req, target.protocol) {
+            let of = (zone.into_arc(), kind);
+            return Ok(content_key::begin(req, target, cache, of));
+        }
+        if no_vary_search::is_due(req, target.protocol) {
+            let zone = zone.into_arc();
+            let (text, made_by) = no_vary_search::key(req, target, &zone)?;
+            let key = zone.primary(text);
+            let mut rest = rest(req, target, cache, (key, ZoneOf::Request(zone)));
+            rest.exchange.made_by = Some(made_by);
+            return begin_past(rest);
         }
         if location
             .settings
@@ -91,9 +98,20 @@ pub fn begin<'a>(
             .is_some()
         {
             let key = zone.primary(key(req, target)?);
-            return begin_past(rest(req, key, zone));
+            return begin_past(rest(req, target, cache, (key, zone)));
         }
     }
+    begin_with_look(req, (location, target), cache, zone)
+}
+
+/// Looks a request up, and goes on from what is found.
+#[inline]
+fn begin_with_look<'a>(
+    req: &'a mut Request,
+    (location, target): (&Location, &Arc<PassTarget>),
+    cache: &LocationCache,
+    zone: ZoneOf<'_>,
+) -> Result<Begun<'a>, Failure> {
     match look(req, (location, target), (cache, &zone))? {
         Look::Fresh(found, why) => {
             req.upstream.borrow_mut().account.note(Note::Hit(why));
@@ -103,7 +121,7 @@ pub fn begin<'a>(
             };
             if found.head.sliced.is_some() {
                 let begun = step::Begun::Found(Box::new(found), CacheStatus::Hit);
-                let mut rest = rest(req, key, zone);
+                let mut rest = rest(req, target, cache, (key, zone));
                 rest.begun = Some(begun.into());
                 return Ok(rest.wait());
             }
@@ -113,16 +131,57 @@ pub fn begin<'a>(
             if loaded::is_begun(req, &mut response) {
                 return content::respond(req, response).map(Begun::Done);
             }
-            let mut rest = rest(req, key, zone);
+            let mut rest = rest(req, target, cache, (key, zone));
             rest.loading = Some((Box::new(found), response));
             Ok(rest.wait())
         }
         Look::Other(key, looked_up) => {
-            let mut rest = rest(req, key, zone);
+            let mut rest = rest(req, target, cache, (key, zone));
             let begun = step::begin_from(&mut rest.exchange, &rest.walk, looked_up);
             rest.begin(begun)
         }
     }
+}
+
+/// The steps of a request that has this key.
+fn rest<'a>(
+    req: &'a mut Request,
+    target: &Arc<PassTarget>,
+    cache: &LocationCache,
+    (key, zone): (PrimaryKey, ZoneOf<'_>),
+) -> Rest<'a> {
+    let policies = Arc::clone(&cache.policies);
+    let walk = walk(req, target, key, policies, zone.into_arc());
+    Rest::of(PassExchange::new(req, Arc::clone(target)), walk)
+}
+
+/// Answers from the zone, or from the origin through it, under a key that is known.
+pub(crate) async fn run(
+    req: &mut Request,
+    target: Arc<PassTarget>,
+    cache: &LocationCache,
+    (zone, text): (Arc<CacheZone>, Bytes),
+) -> Result<Flow, Failure> {
+    let key = zone.primary(text);
+    let walk = walk(req, &target, key, Arc::clone(&cache.policies), zone);
+    Rest::of(PassExchange::new(req, target), walk).run().await
+}
+
+/// Answers from the upstream a request that has no key although the cache is asked for it.
+pub(crate) async fn pass_by(
+    req: &mut Request,
+    target: &Arc<PassTarget>,
+) -> Result<Box<Response>, Failure> {
+    let tries_before = status_header::tries(req);
+    let note = Note::Forwarded(Forward::Bypass);
+    req.upstream.borrow_mut().account.note(note);
+    let mut response = fetch(req, target).await?;
+    let told = Told {
+        tries_before,
+        ..Told::default()
+    };
+    status_header::tell(req, target, &mut response, &told);
+    Ok(response)
 }
 
 /// Begins a walk that may skip the look-up.

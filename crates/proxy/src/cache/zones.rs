@@ -234,7 +234,9 @@ impl LocationCache {
             span: zone.span,
             named: OnceLock::new(),
             peers: None,
-            has_detours: settings.bypass.bypass.is_some(),
+            has_detours: settings.bypass.bypass.is_some()
+                || settings.method.graphql
+                || settings.no_vary_search.is_on,
             policies: Arc::new(Policies {
                 valid: settings.valid.clone(),
                 lock: settings.lock.clone(),

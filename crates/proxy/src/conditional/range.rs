@@ -175,9 +175,10 @@ fn assemble(ranges: &Ranges, length: u64) -> Decision {
     Decision::Ranges(merged, length)
 }
 
-/// RFC 9110 §14.2: Range has a meaning for GET only; in nginx also for HEAD.
+/// RFC 9110 §14.2: Range has a meaning for GET only, and RFC 10008 §2.8 gives QUERY the same; in
+/// nginx it has one for HEAD, too.
 fn is_for_range(req: &Request, response: &Response) -> bool {
-    !response.conditions.are_by_rfc || req.method == Method::Get
+    !response.conditions.are_by_rfc || req.method == Method::Get || req.is_query()
 }
 
 /// True if there is no If-Range, or it lets the range count.

@@ -8,6 +8,7 @@ pub mod encryption;
 pub(crate) mod http1;
 pub mod http2;
 mod http3;
+pub mod inside;
 mod lanes;
 pub mod listener;
 pub mod proxy_protocol;

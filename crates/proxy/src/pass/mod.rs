@@ -14,7 +14,7 @@ use millpond_semantics::cache_status::Forward;
 use millpond_wire::http1::Method;
 
 use crate::cache::status_header::{self, Told};
-use crate::cache::{self, post, uncached, zones};
+use crate::cache::{self, content_key, post, uncached, zones};
 use crate::content;
 use crate::phase::{Begun, Flow};
 use crate::request::Request;
@@ -72,6 +72,13 @@ fn run<'a>(
         return cache::pass::begin(req, (location, target), cache, zone);
     }
     let target = Arc::clone(target);
+    if let Some(kind) = content_key::kind(req, target.protocol)
+        && let Some(cache) = cache
+        && let Some(zone) = cache.zone_for(req)?
+    {
+        let of = (zone.into_arc(), kind);
+        return Ok(content_key::begin(req, &target, cache, of));
+    }
     if post::is_one(req, &target)
         && let Some(cache) = cache
         && let Some(zone) = cache.zone_for(req)?

@@ -18,6 +18,7 @@ use millpond_cache::key::KeyPolicy;
 use millpond_cache::lag::LagPolicy;
 use millpond_cache::max_variants::MaxVariantsPolicy;
 use millpond_cache::method::MethodPolicy;
+use millpond_cache::no_vary_search::NoVarySearchPolicy;
 use millpond_cache::range::RangePolicy;
 use millpond_cache::refresh_backoff::BackoffPolicy;
 use millpond_cache::revalidate::RevalidatePolicy;
@@ -100,6 +101,8 @@ pub struct PassSettings {
     pub hit_for_pass: HitForPassPolicy,
     /// Limit of the variants of a cache key.
     pub max_variants: MaxVariantsPolicy,
+    /// Arguments that origins do not tell answers apart by.
+    pub no_vary_search: NoVarySearchPolicy,
     /// Stale answers.
     pub stale: StalePolicy,
     /// Updates of stale entries.

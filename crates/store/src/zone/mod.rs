@@ -43,6 +43,7 @@ use bytes::Bytes;
 use crate::admit::{NotStored, Writer};
 use crate::clock::Clock;
 use crate::cold::Look;
+use crate::departure::Departures;
 use crate::disk::io::DiskIo;
 use crate::disk::still::{StillIo, Touch};
 use crate::entry::{Entry, Reading};
@@ -336,6 +337,11 @@ impl Zone {
     /// True if something of a site is stored, or on its way, as far as is known.
     pub fn holds_site(&self, site: &[u8]) -> bool {
         self.platform.sites.holds(site)
+    }
+
+    /// Sets the listener that departures of entries are told from now on; there is one, the first.
+    pub fn tell_departures(&self, listener: Arc<dyn Departures>) {
+        self.platform.sites.tell(listener);
     }
 
     /// Keeps numbers for the sites that are to be expected ([`SiteBook::expect`]).

@@ -96,6 +96,8 @@ fn methods() -> Scenario {
         .get("/")
         .send(Request::new("DELETE", "/"))
         .send(Request::new("PURGE", "/"))
+        .send(Request::new("QUERY", "/").body("x"))
+        .send(Request::new("QUERY", "/").body("x"))
         .get("/")
         .send(Request::post("/post", "x"))
         .send(Request::post("/post", "x"))

@@ -48,6 +48,7 @@ pub use self::answer::Outcome;
 use self::answer::Style;
 pub use self::order::Order;
 use self::order::{Own, Refused};
+use super::no_vary_search;
 use super::pass::key;
 use crate::cache::zones;
 use crate::cache::zones::Zones;
@@ -88,7 +89,24 @@ pub async fn take(
         return Ok(None);
     };
     let (zone, text) = (zone.into_arc(), key(req, target)?);
-    purge(req, zone, text, allowed).await.map(Some)
+    let other = no_vary_search::other_key(req, target, &zone)?;
+    let Some(other) = other else {
+        return purge(req, zone, text, allowed).await.map(Some);
+    };
+    // The entry is under one of them, or there is one under each.
+    let by_itself = purge(req, Arc::clone(&zone), text, allowed.clone()).await;
+    let equivalent = purge(req, zone, other, allowed).await;
+    match by_itself {
+        Err(Failure::Status(404)) => equivalent.map(Some),
+        Ok(response) if response.status >= 400 => equivalent.map(Some),
+        other => {
+            let response = other?;
+            match equivalent {
+                Err(Failure::Status(404)) | Ok(_) => Ok(Some(response)),
+                Err(failure) => Err(failure),
+            }
+        }
+    }
 }
 
 /// True if the location may have purges at all: one comparison for most.
