@@ -55,7 +55,7 @@ const READ: [&str; 12] = [
 fn use_of(directive: &str) -> Option<Use> {
     match directive {
         "root" | "alias" => Some(Use::Root),
-        "cache_site_info" => Some(Use::Written),
+        "cache_events_log" | "cache_site_info" => Some(Use::Written),
         "access_log" | "error_log" | "upstream_log" => Some(Use::Written),
         "quic_qlog" | "working_directory" => Some(Use::Work),
         name if name.ends_with("_store") => Some(Use::Written),

@@ -81,7 +81,7 @@ fn list(scene: &Scene, parameters: &[(&str, &'static str)]) -> Counted {
     let ask = Ask::new(Verb::Get, &["zones", "z", "entries"], parameters);
     let mut counted = Counted::default();
     match answer(scene, &ask).body {
-        Body::Lines(make) => make(&mut counted).expect("a list"),
+        Body::Lines(make) | Body::Events(make) => make(&mut counted).expect("a list"),
         Body::Json(text) => panic!("{text}"),
     }
     counted

@@ -37,6 +37,8 @@ fn query(path: &str, method: &str) -> &'static str {
         (Some("entry"), _) => "?key=/pages/one",
         (Some("entries"), _) => "?detail=1&progress=1",
         (Some("purge"), _) => "?type=prefix&what=/pages/t",
+        (Some("events"), _) => "?for=0",
+        (Some("warm"), "delete") => "?id=1",
         _ => "",
     }
 }
@@ -119,7 +121,9 @@ fn every_answer_is_what_the_document_says() -> Result<()> {
         let query = query(path, method).replace("PORT", &port);
         let target = format!("/api{}{query}", filled(path));
         let request = super::bench::asking(&method.to_uppercase(), &target);
+        let warmed = format!(r#"{{"urls": ["http://shop:{port}/pages/one"]}}"#);
         let request = match operation.get("requestBody") {
+            Some(_) if path.ends_with("/warm") => request.body(warmed),
             Some(_) => request.body(r#"{"server": "127.0.0.1:1", "weight": 2, "down": true}"#),
             None => request,
         };
@@ -142,6 +146,10 @@ fn every_answer_is_what_the_document_says() -> Result<()> {
         ensure!(schema.is_object(), "{target}: {kind}");
         let values: Vec<&str> = match kind {
             "application/x-ndjson" => text.lines().collect(),
+            "text/event-stream" => text
+                .lines()
+                .filter_map(|line| line.strip_prefix("data: "))
+                .collect(),
             _ => vec![&text],
         };
         for value in values {

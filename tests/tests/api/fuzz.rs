@@ -135,6 +135,10 @@ fn make(random: &mut Random, document: &Value) -> Made {
     if random.one_in(12) {
         query.push(format!("{}={}", random.value(), random.value()));
     }
+    if path.ends_with("/events") {
+        query.retain(|pair| !pair.starts_with("for="));
+        query.push("for=0".to_string());
+    }
     let end = if random.one_in(4) { "/" } else { "" };
     let query = if query.is_empty() {
         String::new()
@@ -235,6 +239,10 @@ fn judge(document: &Value, made: &Made, response: &Response) -> Result<()> {
     let has_lines = kind == "application/x-ndjson";
     let values: Vec<&str> = if has_lines {
         text.lines().collect()
+    } else if kind == "text/event-stream" {
+        text.lines()
+            .filter_map(|line| line.strip_prefix("data: "))
+            .collect()
     } else {
         vec![&text]
     };

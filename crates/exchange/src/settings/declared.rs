@@ -26,6 +26,8 @@ pub struct Declared {
     pub temp_folders: millpond_system::temp_file::TempFolders,
     /// `cache_site_info`.
     pub site_info: Option<PathBuf>,
+    /// `cache_events_log`.
+    pub events_log: Option<Arc<millpond_system::log::file::LogFile>>,
     /// True if a location has `dashboard`.
     pub has_dashboard: bool,
     /// `otel_exporter`.

@@ -231,7 +231,9 @@ impl Access {
                 let answer = rest.answer(ask);
                 match answer.body {
                     Body::Json(text) => read(answer.status, text.as_bytes()),
-                    Body::Lines(_) => Err(anyhow!("a list where one object was expected").into()),
+                    Body::Lines(_) | Body::Events(_) => {
+                        Err(anyhow!("a list where one object was expected").into())
+                    }
                 }
             }
         }
@@ -256,7 +258,9 @@ impl Access {
                     Body::Json(text) => read::<ServerReport>(answer.status, text.as_bytes())
                         .map(|_| ())
                         .map_err(anyhow::Error::from),
-                    Body::Lines(make) => make(&mut reader).map_err(anyhow::Error::from),
+                    Body::Lines(make) | Body::Events(make) => {
+                        make(&mut reader).map_err(anyhow::Error::from)
+                    }
                 }
             }
         };

@@ -14,7 +14,10 @@
 //! | `GET /peers` | the peers of upstreams: [`PeersReport`](super::peers::PeersReport) |
 //! | `GET /fleets` | the fleets: [`FleetsReport`](super::fleet::FleetsReport) |
 //! | `GET /purges` | what was purged last: [`PurgesReport`] |
+//! | `GET /events` | what happens to entries: [`EventReport`](super::events::EventReport) |
+//! | `GET /warm`, `DELETE /warm?id=ID` | jobs that warm caches ([`warm`]); only `api` takes one |
 //! | `GET /zones/NAME` | one zone: [`ZoneReport`] |
+//! | `GET /zones/NAME/events` | what happens to entries there |
 //! | `GET /zones/NAME/sites` | what each site holds there: [`HoldingsReport`] |
 //! | `GET /zones/NAME/entries?FILTERS` | entries, one [`Line`] each |
 //! | `GET /zones/NAME/entry?key=KEY`, `?id=ID` | all of one key: [`EntriesReport`] |
@@ -55,6 +58,7 @@ use millpond_store::{Checked, Key};
 use millpond_system::clock;
 use millpond_system::log::error::{self, Level};
 
+use super::events;
 use super::fleet;
 use super::health;
 use super::holdings::{self, HoldingsReport};
@@ -65,7 +69,7 @@ use super::report::{
     LiveReport, ProgressReport, PurgeReport, PurgesReport, ResetReport, ServerReport, SiteReport,
     SitesReport, ZoneDiskReport, ZoneReport, ZonesReport,
 };
-use super::why;
+use super::{warm, why};
 
 /// Segments that the path of every request of the API begins with.
 pub const PREFIX: [&str; 3] = ["api", "millpond", "1"];
@@ -129,6 +133,8 @@ pub enum Body {
     Json(String),
     /// Objects, one a line, made while they are sent.
     Lines(MakeLines),
+    /// Server-sent events, line by line; only whoever reads them ends them.
+    Events(MakeLines),
 }
 
 /// Receiver of the lines of an answer.
@@ -202,11 +208,14 @@ pub fn answer(scene: &Scene, ask: &Ask) -> Answer {
         (["peers"], Verb::Get) => reader.end().map(|()| peers::answer(scene)),
         (["fleets"], Verb::Get) => reader.end().map(|()| fleet::answer(scene)),
         (["purges"], Verb::Get) => reader.end().map(|()| purges(scene)),
+        (["events"], Verb::Get) => events::answer(scene, None, reader),
+        (["warm"], Verb::Get) => reader.end().map(|()| warm::list(scene)),
+        (["warm"], Verb::Delete) => warm::stop(scene, reader),
         (
             []
             | [
                 "health" | "why" | "sites" | "zones" | "disks" | "fills" | "fleets" | "peers"
-                | "purges",
+                | "purges" | "events" | "warm",
             ],
             _,
         ) => Ok(report::problem(405, "the other method is meant")),
@@ -240,11 +249,12 @@ fn about_zone(
             .end()
             .map(|()| report::json(200, &about(scene, found))),
         (["sites"], Verb::Get) => reader.end().map(|()| held(found)),
+        (["events"], Verb::Get) => events::answer(scene, Some(found), reader),
         (["entries"], Verb::Get) => list(zone, reader),
         (["entry"], Verb::Get) => show(&zone, reader),
         (["purge"], Verb::Post) => purge(found, &scene.standing, reader),
         (["verify"], Verb::Post) => verify(zone, reader),
-        (["entries" | "entry" | "purge" | "sites" | "verify"] | [], _) => {
+        (["entries" | "entry" | "events" | "purge" | "sites" | "verify"] | [], _) => {
             Ok(report::problem(405, "the other method is meant"))
         }
         _ => Ok(report::problem(404, "there is no such thing")),

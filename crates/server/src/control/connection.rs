@@ -125,6 +125,10 @@ fn send(mut stream: &UnixStream, answer: Answer) -> io::Result<()> {
     let mut out = BytesMut::with_capacity(PIECE);
     encode::write_status(&mut out, answer.status);
     encode::write_field(&mut out, b"Connection", b"close");
+    let kind: &[u8] = match &answer.body {
+        Body::Events(_) => b"text/event-stream",
+        _ => b"application/x-ndjson",
+    };
     match answer.body {
         Body::Json(text) => {
             encode::write_field(&mut out, b"Content-Type", b"application/json");
@@ -137,8 +141,8 @@ fn send(mut stream: &UnixStream, answer: Answer) -> io::Result<()> {
             out.extend_from_slice(text.as_bytes());
             stream.write_all(&out)
         }
-        Body::Lines(make) => {
-            encode::write_field(&mut out, b"Content-Type", b"application/x-ndjson");
+        Body::Lines(make) | Body::Events(make) => {
+            encode::write_field(&mut out, b"Content-Type", kind);
             encode::write_field(&mut out, b"Transfer-Encoding", b"chunked");
             encode::end_head(&mut out);
             stream.write_all(&out)?;

@@ -9,6 +9,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::Value;
 
+use super::events::EventReport;
 use super::fleet::{FleetNodeReport, FleetReport, FleetsReport};
 use super::health::HealthReport;
 use super::holdings::{HeldReport, HoldingsReport};
@@ -20,6 +21,7 @@ use super::report::{
     RemovedReport, ResetReport, ScrubReport, ServerReport, SiteReport, SitesReport, SlicesReport,
     VariantReport, ZoneReport, ZonesReport,
 };
+use super::warm::{WarmFailureReport, WarmReport, WarmsReport};
 use super::{plus, why};
 
 /// The members of a type, or the variants of an enum.
@@ -108,6 +110,10 @@ fn described() -> Vec<(&'static str, Vec<&'static str>)> {
         ("PeerStates", members::<PeersReport>()),
         ("RecentPurge", members::<RecentPurgeReport>()),
         ("Purges", members::<PurgesReport>()),
+        ("Event", members::<EventReport>()),
+        ("Warm", members::<WarmReport>()),
+        ("WarmFailure", members::<WarmFailureReport>()),
+        ("Warms", members::<WarmsReport>()),
         ("Purge", members::<PurgeReport>()),
         ("Variant", members::<VariantReport>()),
         ("Slices", members::<SlicesReport>()),

@@ -33,6 +33,8 @@ pub mod api;
 mod connection;
 #[cfg(test)]
 mod document;
+pub mod events;
+pub(crate) mod events_log;
 pub mod fleet;
 pub(crate) mod foreign;
 pub mod health;
@@ -45,6 +47,7 @@ pub mod reload;
 pub mod report;
 pub mod rest;
 mod socket;
+pub mod warm;
 pub mod why;
 
 use std::path::{Path, PathBuf};
@@ -60,6 +63,8 @@ use tokio::task::AbortHandle;
 pub use socket::{ControlError, ControlSocket};
 
 use crate::sockets::{Inherited, SocketFiles};
+use events_log::EventsLog;
+
 use api::{Answer, Ask, Scene, SceneZone, ServerFacts, Standing};
 
 /// Connections at once; a few people and a few scripts.
@@ -159,6 +164,7 @@ pub struct Control {
     socket: Option<ControlSocket>,
     accepting: Option<AbortHandle>,
     source: Arc<Source>,
+    events_log: EventsLog,
 }
 
 impl Control {
@@ -211,6 +217,7 @@ impl Control {
     pub fn serve(&mut self, conf: &Arc<Conf>, shared: &Arc<Shared>) {
         self.source.conf.store(Some(Arc::clone(conf)));
         self.source.shared.store(Some(Arc::clone(shared)));
+        self.events_log.serve(conf);
         self.stop_accepting();
         let Some(socket) = &self.socket else { return };
         match socket.listener().and_then(UnixListener::from_std) {
@@ -228,6 +235,7 @@ impl Control {
     /// Accepts nothing more, and lets the caches go: somebody else has them.
     pub fn pause(&mut self) {
         self.stop_accepting();
+        self.events_log.stop();
         self.source.conf.store(None);
     }
 

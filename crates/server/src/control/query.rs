@@ -59,14 +59,14 @@ fn escaped(bytes: &[u8]) -> String {
 
 /// Parameters that are taken one after the other.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(crate) struct Reader {
     left: Parameters,
     /// The names that were looked for.
     known: Vec<&'static str>,
 }
 
 impl Reader {
-    pub(super) fn new(parameters: &Parameters) -> Reader {
+    pub(crate) fn new(parameters: &Parameters) -> Reader {
         Reader {
             left: parameters.clone(),
             known: Vec::new(),
@@ -105,7 +105,7 @@ impl Reader {
     }
 
     /// Nothing else may be there.
-    pub(super) fn end(self) -> Result<(), String> {
+    pub(crate) fn end(self) -> Result<(), String> {
         match self.left.first() {
             None => Ok(()),
             Some((name, _)) => {

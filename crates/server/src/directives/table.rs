@@ -50,6 +50,7 @@ const ROWS: &[&[Row]] = &[
     stats::ledger::ROWS,
     stats::status_zone::ROWS,
     stats::site_info::ROWS,
+    crate::control::events_log::ROWS,
     log::format::ROWS,
     collector::ROWS,
     handler::access::ROWS,

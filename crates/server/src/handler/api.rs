@@ -20,6 +20,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
@@ -32,6 +33,7 @@ use millpond_exchange::failure::Failure;
 use millpond_exchange::response::Response;
 use millpond_exchange::scope::block::{Draft, Pass, Row};
 use millpond_exchange::scope::build::Builder;
+use millpond_exchange::worker::{Generation, Member};
 use millpond_proxy::content::{ContentHandler, Explained, Handler};
 use millpond_proxy::phase::{self, Flow};
 use millpond_proxy::request::Request;
@@ -47,7 +49,10 @@ use tokio::sync::{mpsc, oneshot};
 use crate::control::api::{self, Answer, Ask, MakeLines, Verb};
 use crate::control::lines::{Pieces, Sink};
 use crate::control::plus::{self, BODY_MAX, Payload, Refusal, View};
+use crate::control::query::Reader;
+use crate::control::warm::{self, Jobs};
 use crate::control::{foreign, query, report, scene};
+use crate::handler;
 
 /// The description of everything that is answered.
 pub(crate) const OPENAPI: &str = include_str!("../../../../docs/openapi.json");
@@ -58,6 +63,11 @@ const PIECES: usize = 2;
 /// The longest time that a client may take for a piece (arbitrary: a page on a telephone's line
 /// takes a second).
 const PATIENCE: Duration = Duration::from_secs(20);
+/// The same of a reader of events, who is told what he misses (arbitrary: a program that is stopped
+/// for a moment).
+const PATIENCE_WITH_READERS: Duration = Duration::from_secs(300);
+/// The path of orders to warm caches.
+const WARM: [&str; 3] = ["millpond", "1", "warm"];
 /// Between two looks whether it has taken one (arbitrary: 32 threads that do this are nothing).
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -171,12 +181,15 @@ async fn run(req: &mut Request, policy: &ApiPolicy) -> Result<Response, Failure>
         let body = Bytes::from_static(OPENAPI.as_bytes());
         return Ok(Response::text(200, JSON, body));
     }
+    if is_own && verb == Verb::Post && segments.iter().map(String::as_str).eq(WARM) {
+        return warm(req).await;
+    }
     let ask = Ask {
         verb,
         segments,
         parameters: query::parameters(&req.args),
     };
-    let payload = payload(req, ask.verb).await?;
+    let payload = payload(req, ask.verb, BODY_MAX).await?;
     let Some(place) = Place::take(&req.worker().shared.api_places) else {
         return Ok(at_once(Refusal::Busy.answer(&id)));
     };
@@ -188,7 +201,8 @@ async fn run(req: &mut Request, policy: &ApiPolicy) -> Result<Response, Failure>
         request_id: id,
         by,
     };
-    let answered = beside(place, move || {
+    let held = (place, Rc::clone(req.generation()));
+    let answered = beside(held, move || {
         if is_own {
             let scene = scene(Some(&view.conf), Some(&view.shared), &view.by);
             api::answer(&scene, &own(ask))
@@ -199,19 +213,35 @@ async fn run(req: &mut Request, policy: &ApiPolicy) -> Result<Response, Failure>
     answered.await
 }
 
+/// Takes an order to warm caches; this worker carries it out.
+async fn warm(req: &mut Request) -> Result<Response, Failure> {
+    let reader = Reader::new(&query::parameters(&req.args));
+    if let Err(why) = reader.end() {
+        return Ok(at_once(report::problem(400, why)));
+    }
+    let Payload::Bytes(order) = payload(req, Verb::Post, warm::BODY_MAX).await? else {
+        return Ok(at_once(report::problem(413, "the list is too long")));
+    };
+    let generation = Rc::clone(req.generation());
+    let jobs = generation.worker.shared.guests.of::<Jobs>();
+    let (answer, run) = jobs.take(&order);
+    if let Some(run) = run {
+        handler::warm::run(&generation, run);
+    }
+    Ok(at_once(answer))
+}
+
 /// Reads the body of a request that changes something, which is little.
-async fn payload(req: &mut Request, verb: Verb) -> Result<Payload, Failure> {
+async fn payload(req: &mut Request, verb: Verb, most: u64) -> Result<Payload, Failure> {
     if !matches!(verb, Verb::Post | Verb::Patch) {
         return Ok(Payload::Bytes(Bytes::new()));
     }
-    if req.body.len().is_some_and(|length| length > BODY_MAX) {
+    if req.body.len().is_some_and(|length| length > most) {
         return Ok(Payload::TooLarge);
     }
     request_body::read_all(req).await?;
     Ok(match &req.body {
-        RequestBody::Memory(bytes) if bytes.len() as u64 <= BODY_MAX => {
-            Payload::Bytes(bytes.clone())
-        }
+        RequestBody::Memory(bytes) if bytes.len() as u64 <= most => Payload::Bytes(bytes.clone()),
         RequestBody::Memory(_) | RequestBody::File(_) => Payload::TooLarge,
         RequestBody::None | RequestBody::Unread { .. } => Payload::Bytes(Bytes::new()),
     })
@@ -291,7 +321,7 @@ fn options(rights: Rights) -> Response {
 fn at_once(answer: Answer) -> Response {
     let text = match answer.body {
         api::Body::Json(text) => text,
-        api::Body::Lines(_) => String::new(),
+        api::Body::Lines(_) | api::Body::Events(_) => String::new(),
     };
     fresh(Response::text(answer.status, JSON, Bytes::from(text)))
 }
@@ -307,11 +337,12 @@ fn fresh(mut response: Response) -> Response {
 enum Begun {
     Json(u16, String),
     Lines(u16),
+    Events,
 }
 
 /// Makes the answer on a thread of its own.
 async fn beside(
-    place: Place,
+    (place, generation): (Place, Rc<Generation>),
     answer: impl FnOnce() -> Answer + Send + 'static,
 ) -> Result<Response, Failure> {
     let (begin, begun) = oneshot::channel();
@@ -326,7 +357,12 @@ async fn beside(
             }
             api::Body::Lines(make) => {
                 if begin.send(Begun::Lines(answer.status)).is_ok() {
-                    write_lines(make, send);
+                    write_lines(make, send, PATIENCE);
+                }
+            }
+            api::Body::Events(make) => {
+                if begin.send(Begun::Events).is_ok() {
+                    write_lines(make, send, PATIENCE_WITH_READERS);
                 }
             }
         }
@@ -345,6 +381,11 @@ async fn beside(
             response.body = Body::Stream(Box::pin(LinesBody { parts }));
             response
         }
+        Ok(Begun::Events) => events(EventsBody {
+            lines: LinesBody { parts },
+            member: generation.enter(),
+            generation,
+        }),
         Err(_) => return Err(Failure::Internal("an answer of the API panicked".into())),
     }))
 }
@@ -373,11 +414,8 @@ enum Part {
     End,
 }
 
-fn write_lines(make: MakeLines, send: mpsc::Sender<Part>) {
-    let mut pieces = Pieces::new(Channel {
-        send,
-        patience: PATIENCE,
-    });
+fn write_lines(make: MakeLines, send: mpsc::Sender<Part>, patience: Duration) {
+    let mut pieces = Pieces::new(Channel { send, patience });
     let made = make(&mut pieces).and_then(|()| pieces.end());
     if let Ok(channel) = made {
         // A client that has left meanwhile misses nothing.
@@ -437,6 +475,39 @@ impl BodyStream for LinesBody {
             // INVARIANT 4.
             None => Some(Err(BodyError::Broken("a list broke off".to_string()))),
         })
+    }
+}
+
+/// An answer of events.
+fn events(body: EventsBody) -> Response {
+    let kind = Bytes::from_static(b"text/event-stream");
+    let mut response = Response::text(200, kind, Bytes::new());
+    response.length = None;
+    response.body = Body::Stream(Box::pin(body));
+    response.changes.are_barred = true;
+    let fields = &mut response.fields;
+    // A proxy before this one is not to collect them.
+    fields.push(Field::new("X-Accel-Buffering".into(), "no".into()));
+    response
+}
+
+/// The body of an answer of events, which ends with the generation: whoever reads asks the next.
+struct EventsBody {
+    lines: LinesBody,
+    generation: Rc<Generation>,
+    member: Member,
+}
+
+impl BodyStream for EventsBody {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Piece, BodyError>>> {
+        if self.generation.is_closing() {
+            return Poll::Ready(None);
+        }
+        self.member.register(cx.waker());
+        Pin::new(&mut self.lines).poll_next(cx)
     }
 }
 

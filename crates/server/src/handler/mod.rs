@@ -7,3 +7,4 @@ pub(crate) mod api;
 pub(crate) mod dashboard;
 pub(crate) mod health;
 pub(crate) mod metrics;
+pub(crate) mod warm;
