@@ -8,6 +8,8 @@
 //!    run here is neither: it is counted as skipped, in a line before.
 //! 3. Whoever watches sees within a minute that the run lives.
 //! 4. Tests of behaviour get the binary's path in `MILLPOND_BIN`, and it is built before they run.
+//! 5. Tests wait for much of their time: the fuzz targets are built then, and only with what the
+//!    tests leave of the machine.
 
 use crate::tally::Tally;
 use crate::{
@@ -40,9 +42,12 @@ pub(crate) fn run_all(args: &[String]) -> Result<Tally> {
     sum += timed("tidy", || tidy::run(&[]))?;
     sum += check("build", build_binary())?;
     sum += timed("documents", documents::check)?;
+    // INVARIANT 5.
+    let mut targets = fuzz::build_beside()?;
     sum += timed("tests", tests)?;
     sum += timed("package", package::check)?;
     sum += check("doc", docs())?;
+    targets.wait().context("the build of the fuzz targets")?;
     sum += timed("fuzz", fuzz::run_briefly)?;
     sum += timed("seeds", seeds::run_briefly)?;
     sum += timed("hit-cost", hit_cost::run)?;

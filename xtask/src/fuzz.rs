@@ -12,7 +12,7 @@
 //! 2. A short run takes the same steps on machines of the same speed: its seed is fixed.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -101,7 +101,28 @@ fn targets() -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// Starts to build all targets with what other work leaves of the machine.
+///
+/// A build that fails says so; whoever builds next meets its mistake again.
+pub(crate) fn build_beside() -> Result<Child> {
+    let cargo = build_command(&targets()?)?;
+    let mut command = Command::new("nice");
+    command.args(["-n", "19"]).arg(cargo.get_program());
+    command.args(cargo.get_args()).env("RUSTFLAGS", FLAGS);
+    command.current_dir(workspace::root()).stdin(Stdio::null());
+    command.spawn().context("nice does not start")
+}
+
 fn build(names: &[String]) -> Result<()> {
+    let status = build_command(names)?.env("RUSTFLAGS", FLAGS).status()?;
+    if !status.success() {
+        bail!("the fuzz targets do not build");
+    }
+    Ok(())
+}
+
+/// The command that builds targets, but for [`FLAGS`].
+fn build_command(names: &[String]) -> Result<Command> {
     let mut command =
         workspace::cargo(&["build", "--quiet", "--profile", "fuzz", "--manifest-path"]);
     command.arg("fuzz/Cargo.toml");
@@ -113,11 +134,7 @@ fn build(names: &[String]) -> Result<()> {
     for name in names {
         command.args(["--bin", name]);
     }
-    let status = command.env("RUSTFLAGS", FLAGS).status()?;
-    if !status.success() {
-        bail!("the fuzz targets do not build");
-    }
-    Ok(())
+    Ok(command)
 }
 
 /// The folder of everything that fuzzing makes.
