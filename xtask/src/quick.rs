@@ -226,6 +226,7 @@ const AREAS: &[Area] = &[
             "http3",
             "https",
             "keepalive",
+            "quiet",
             "mirror",
             "proxy_aws_sign",
             "proxy_bind",

@@ -445,6 +445,16 @@ impl Generation {
         }
     }
 
+    /// Notes that a connection has no task for now; `waker` is called where its task would be.
+    pub fn part(&self, member: &Member, waker: Waker) {
+        if let Some(slot) = self.connections.borrow_mut().get_mut(member.slot) {
+            slot.task = None;
+            slot.waker = Some(waker);
+        }
+        // The next task leaves word for itself.
+        member.is_registered.set(false);
+    }
+
     /// Ends all connections and tasks where they stand.
     pub fn drop_all(&self) {
         let mut connections = self.connections.borrow_mut();

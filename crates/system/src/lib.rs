@@ -29,6 +29,7 @@ pub mod datagram;
 pub mod heritage;
 pub mod log;
 pub mod network;
+pub mod quiet_sockets;
 pub mod quota;
 pub mod reserve;
 pub mod resolve;

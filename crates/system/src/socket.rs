@@ -59,6 +59,11 @@ impl Socket {
         Ok(Socket { fd: watch(fd)? })
     }
 
+    /// Takes the socket off the runtime.
+    pub fn into_fd(self) -> OwnedFd {
+        self.fd.into_inner()
+    }
+
     /// The descriptor's number, for logs.
     pub fn raw(&self) -> RawFd {
         self.fd.as_raw_fd()
@@ -176,7 +181,7 @@ impl Socket {
 
     /// True when the peer has sent something that was not read; never waits.
     pub fn has_unread(&self) -> bool {
-        rustix::io::ioctl_fionread(self.fd.as_fd()).is_ok_and(|count| count > 0)
+        has_unread(self.fd.as_fd())
     }
 
     /// The first bytes that were received and not read, left where they are, as many as fit: none
@@ -295,6 +300,11 @@ pub fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` keeps its one descriptor open until it is dropped, and the `AsyncFd`
     // that owns it ends the registration before that.
     unsafe { AsyncFd::register(fd) }.map_err(|error| error.into_parts().1)
+}
+
+/// True when the peer of a socket has sent something that was not read; never waits.
+pub fn has_unread(fd: BorrowedFd<'_>) -> bool {
+    rustix::io::ioctl_fionread(fd).is_ok_and(|count| count > 0)
 }
 
 /// One `recv` into the spare capacity; returns the count and what was asked for.

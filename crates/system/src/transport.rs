@@ -22,6 +22,14 @@ pub enum Transport {
 }
 
 impl Transport {
+    /// The socket, where the transport is nothing more.
+    pub fn into_socket(self) -> Result<Socket, Self> {
+        match self {
+            Transport::Plain(socket) => Ok(socket),
+            Transport::Tls(_) => Err(self),
+        }
+    }
+
     /// True if bodies go out of files without a copy in this process.
     pub fn sends_files(&self) -> bool {
         match self {

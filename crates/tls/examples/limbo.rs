@@ -1,8 +1,9 @@
 //! Verdicts on the cases of x509-limbo: `cargo run -p millpond-tls --example limbo -- limbo.json`.
 //!
-//! `limbo compile -o limbo.json` of that project makes the file. Each case is judged as the chain of
-//! an origin or of a client, by the anchors, the lists of revocations, the depth and the time that
-//! it names. A line is printed for each verdict that is not the expected one, and a sum at the end.
+//! `limbo compile -o limbo.json` of that project makes the file. Each case is judged as the chain
+//! of an origin or of a client, by the anchors, the lists of revocations, the depth and the time
+//! that it names. A line is printed for each verdict that is not the expected one, and a sum at the
+//! end.
 
 use std::error::Error;
 use std::time::Duration;
@@ -22,8 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args()
         .nth(1)
         .ok_or("the file of cases is missing")?;
-    let cases: Value = serde_json::from_slice(&std::fs::read(path)?)?;
-    let cases = cases["testcases"].as_array().ok_or("no cases")?;
+    let suite: Value = serde_json::from_slice(&std::fs::read(path)?)?;
+    let cases = suite["testcases"].as_array().ok_or("no cases")?;
     let (mut as_expected, mut too_strict, mut too_mild) = (0, 0, 0);
     for case in cases {
         let verdict = judge(case)?;

@@ -1,14 +1,15 @@
 //! `cargo xtask bench idle`: memory of a server for each idle connection.
 //!
-//! Every client asks for one small object, has its answer, and keeps its connection; the figure is
-//! by how much the server's resident memory has grown since it had a tenth of them, over the
-//! connections opened since then. What the kernel holds for a socket is not in it. nginx sets its
-//! connections up in advance, as many as `worker_connections` says: that is counted by starting
+//! Every client asks for one small object, has its answer, and keeps its connection. They come in
+//! ten crowds with a pause behind each, in which those that came before are idle in earnest. The
+//! figure is by how much the server's resident memory has grown since it had the first crowd, over
+//! the connections opened since then. What the kernel holds for a socket is not in it. nginx sets
+//! its connections up in advance, as many as `worker_connections` says: that is counted by starting
 //! another one without.
 //!
 //! A client looks like a browser: a request line and six fields.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -23,7 +24,11 @@ use crate::tally::Tally;
 
 const PATH: &str = "/1k";
 /// The most that one may take.
-const BOUND_BYTES: f64 = 2048.0;
+const BOUND_BYTES: f64 = 700.0;
+/// The crowds in which clients come.
+const CROWDS: usize = 10;
+/// The time behind each of them; a connection of Millpond is quiet after two seconds.
+const PAUSE: Duration = Duration::from_millis(2500);
 
 /// Measures both servers; Millpond above the bound counts as failed.
 pub(super) fn run(options: &Options) -> Result<Tally> {
@@ -62,10 +67,11 @@ fn start(kind: Kind, origin: &Origin, room: usize) -> Result<Proxy> {
 /// first tenth made the server grow.
 fn grown(proxy: &Proxy, wanted: usize) -> Result<(usize, f64)> {
     let mut open = Vec::new();
-    let first = wanted / 10;
+    let first = wanted / CROWDS;
     while open.len() < first {
         open.push(idle(proxy)?);
     }
+    be_quiet(&mut open)?;
     let before = resident(proxy)?;
     while open.len() < wanted {
         match idle(proxy) {
@@ -78,10 +84,26 @@ fn grown(proxy: &Proxy, wanted: usize) -> Result<(usize, f64)> {
                 break;
             }
         }
+        if open.len() % first.max(1) == 0 {
+            be_quiet(&mut open)?;
+        }
     }
     ensure!(open.len() > first, "no more connections can be opened");
+    be_quiet(&mut open)?;
     let growth = resident(proxy)?.saturating_sub(before);
     Ok((open.len(), growth as f64 / (open.len() - first) as f64))
+}
+
+/// Lets the connections idle for a while; none of them may end.
+fn be_quiet(open: &mut [TcpStream]) -> Result<()> {
+    let Some(first) = open.first_mut() else {
+        return Ok(());
+    };
+    first.set_read_timeout(Some(PAUSE))?;
+    let end = first.read(&mut [0]);
+    let is_open = end.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+    ensure!(is_open, "an idle connection ended");
+    Ok(())
 }
 
 /// Bytes for each connection that the server took when it started.

@@ -42,7 +42,7 @@ pub struct Carrier {
     /// The connection's one timer.
     pub timer: Timer,
     /// Its place among the worker's connections, for as long as the socket is open.
-    _seat: Option<Seat>,
+    seat: Option<Seat>,
 }
 
 /// A wait for the end of a client's side.
@@ -82,8 +82,13 @@ impl Carrier {
             transport,
             inbox: RefCell::default(),
             timer: Timer::new(),
-            _seat: seat,
+            seat,
         }
+    }
+
+    /// The connection without its timer, and without bytes that were not read.
+    pub(super) fn into_parts(self) -> (Transport, Rc<Connection>, Option<Seat>) {
+        (self.transport, self.connection, self.seat)
     }
 
     /// Reads the begin of a request, of which nothing is there yet, into the inbox; 0 at the

@@ -34,6 +34,8 @@ pub struct ConnectionShard {
     pub reading: AtomicU64,
     /// Open and answering.
     pub writing: AtomicU64,
+    /// Open and quiet for so long that they have no task.
+    pub quiet: AtomicU64,
     /// Closed to make room for others, since the start.
     pub displaced: AtomicU64,
     /// Counts of events since the start, by [`Happened`].
@@ -99,6 +101,8 @@ pub struct ConnectionCount {
     pub reading: u64,
     /// Open and answering.
     pub writing: u64,
+    /// Open and quiet for so long that they have no task.
+    pub quiet: u64,
     /// Closed to make room for others, since the start.
     pub displaced: u64,
     /// Counts of events since the start, by [`Happened`].
@@ -197,6 +201,7 @@ impl ConnectionCount {
             active: sum(|shard| &shard.active),
             reading: sum(|shard| &shard.reading),
             writing: sum(|shard| &shard.writing),
+            quiet: sum(|shard| &shard.quiet),
             displaced: sum(|shard| &shard.displaced),
             happened: sum_all(shards, |shard| &shard.happened),
             floods: sum_all(shards, |shard| &shard.floods),

@@ -37,11 +37,13 @@ pub enum Place {
     Scripts,
     /// Idle connections of scripts to other servers.
     Fetches,
+    /// Clients' connections that have been quiet for a while.
+    Quiet,
 }
 
 impl Place {
     /// The count of places.
-    const COUNT: usize = Place::Fetches as usize + 1;
+    const COUNT: usize = Place::Quiet as usize + 1;
 }
 
 /// At most one value for each place.

@@ -15,12 +15,12 @@ use millpond_wire::http2::ALPN;
 use millpond_wire::http2::frame::PREFACE;
 
 use super::encryption;
-use super::http1;
+use super::http1::{self, Idle, quiet};
 use super::http2;
 use super::proxy_protocol;
 use millpond_exchange::client::carrier::Carrier;
 use millpond_exchange::client::connection::Connection;
-use millpond_exchange::client::http1::Http1;
+use millpond_exchange::client::http1::{Http1, Quiet};
 use millpond_exchange::settings::listen::{Binding, Listen};
 use millpond_exchange::stats::connections::Counted;
 use millpond_exchange::worker::Member;
@@ -60,8 +60,36 @@ pub async fn serve(carrier: Carrier, binding: Arc<Binding>, member: Member) {
         None => Box::pin(recognize(&carrier, &listen, &member)).await,
     };
     match protocol {
-        Protocol::Http1 => http1::serve(Rc::new(Http1::new(carrier)), &listen, &member).await,
+        Protocol::Http1 => requests(Http1::new(carrier), (binding, &listen), (member, None)).await,
         Protocol::Http2 => Box::pin(http2::serve(carrier, listen, &member)).await,
+    }
+}
+
+/// Serves a connection that was quiet to its end.
+pub(super) async fn go_on(http1: Http1, binding: Arc<Binding>, (member, idle): (Member, Idle)) {
+    let worker = Rc::clone(&http1.connection.generation.worker);
+    let _active = Counted::new(&worker.shared.connections.shard(worker.index).active);
+    let Some(listen) = binding.listen_for(&http1.connection.local).cloned() else {
+        return;
+    };
+    requests(http1, (binding, &listen), (member, Some(idle))).await;
+}
+
+/// Serves the requests of a connection of HTTP/1 until that ends, or is quiet.
+async fn requests(
+    http1: Http1,
+    (binding, listen): (Arc<Binding>, &Listen),
+    (member, mut idle): (Member, Option<Idle>),
+) {
+    let mut http1 = Rc::new(http1);
+    while let Some(waits) = http1::serve(&http1, listen, (&member, idle)).await {
+        match Quiet::new(http1) {
+            Ok(quiet) => return quiet::keep(quiet, (binding, member), waits),
+            Err(busy) => {
+                http1 = busy;
+                idle = Some(waits.attentive());
+            }
+        }
     }
 }
 

@@ -16,3 +16,5 @@ pub mod quic;
 pub(crate) mod respond;
 pub mod serve;
 pub(crate) mod stream;
+
+pub use http1::quiet;

@@ -81,6 +81,9 @@ pub(super) const METRICS: &[Metric] = &[
     metric("millpond_connections_displaced_total", Counter, &[], (
         "Connections without a whole request that were closed to make room for others.",
         |facts, out| out.add(&[], facts.connections.displaced))),
+    metric("millpond_connections_quiet", Gauge, &[], (
+        "Connections that have been quiet for so long that they hold no task and no buffer.",
+        |facts, out| out.add(&[], facts.connections.quiet))),
     metric("millpond_tls_handshakes_total", Counter, &["version", "session"], (
         "Handshakes of clients that led to an encrypted connection, by the version of TLS, and by \
          the session: `new`, or `resumed` where the client brought one.",

@@ -28,6 +28,7 @@ use millpond_exchange::worker::{Generation, Shared, Worker};
 use millpond_proxy::downstream::accepted;
 use millpond_proxy::downstream::listener::accept_loop;
 use millpond_proxy::downstream::quic::{self, QuicSocket};
+use millpond_proxy::downstream::quiet;
 use millpond_proxy::log::access;
 use millpond_proxy::upstream::{keepalive, refresh};
 use millpond_stream::{packets, session};
@@ -152,6 +153,7 @@ impl Thread {
     async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         spawn_local(turn::write_turns());
         spawn_local(keepalive::tend(Rc::clone(&self.worker)));
+        spawn_local(quiet::tend(Rc::clone(&self.worker)));
         let worker = Rc::clone(&self.worker);
         let make_room = async move || worker.make_room(Shortage::Descriptors).await;
         spawn_local(reserve::tend(make_room));

@@ -43,6 +43,13 @@ pub struct Behind {
     ended: Notify,
 }
 
+impl Behind {
+    /// The count of such work.
+    pub(super) fn running(&self) -> u32 {
+        self.running.get()
+    }
+}
+
 /// A piece of such work, for as long as it lives. It has no share in the connection.
 pub struct Task(Rc<Behind>);
 

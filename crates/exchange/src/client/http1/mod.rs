@@ -5,6 +5,7 @@
 pub mod behind;
 mod body;
 mod inform;
+mod quiet;
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
@@ -13,6 +14,8 @@ use std::rc::Rc;
 use self::behind::Behind;
 use self::body::Incoming;
 use super::carrier::Carrier;
+
+pub use self::quiet::Quiet;
 
 /// An HTTP/1 connection, and the state of the one request that is on it.
 pub struct Http1 {

@@ -4,7 +4,8 @@
 //! Idle ──first byte──► Begun ──whole head──► Head
 //!   │                    ├── refused ──────► Refused
 //!   │                    └── no more ──────► Broken
-//!   └── end of stream, timeout, closing generation ──► Nothing
+//!   ├── end of stream, timeout, closing generation ──► Nothing
+//!   └── nothing for a while ──► Quiet
 //! ```
 //!
 //! All of it is one function that is polled ([`Arrivals::poll`]): for each request it is called
@@ -27,17 +28,68 @@ use millpond_exchange::stats::connections::{ConnectionShard, Counted};
 use millpond_exchange::worker::Member;
 use millpond_system::clock::{self, Instant};
 use millpond_system::quota::Waiting;
+use millpond_system::timer::Expired;
 use millpond_wire::http1::request::{Progress, Refusal, RequestHead, RequestParser};
+
+/// The time after which a connection without a request is quiet. (A client that asks again sooner
+/// pays nothing for it; one that asks later pays a task and four calls of the kernel.)
+const QUIET_AFTER: Duration = Duration::from_secs(2);
+
+/// The shortest wait in which a connection may become quiet: the ends of quiet ones are looked for
+/// only once a second.
+const SHORTEST: Duration = Duration::from_secs(10);
 
 /// Times for which a connection waits for a request.
 #[derive(Clone, Copy)]
-pub(super) struct Idle {
+pub(crate) struct Idle {
     /// At most.
-    pub(super) timeout: Duration,
+    timeout: Duration,
     /// At least, when the generation closes.
-    pub(super) min_timeout: Duration,
+    min_timeout: Duration,
     /// Since when; without it, since it is waited for.
-    pub(super) since: Option<Instant>,
+    since: Option<Instant>,
+    /// The part of the time after which the connection is quiet, if it may be.
+    attentive: Duration,
+}
+
+impl Idle {
+    /// A wait of at most `timeout`, and of at least `min_timeout` when the generation closes.
+    pub(super) fn new(timeout: Duration, min_timeout: Duration, since: Option<Instant>) -> Self {
+        Idle {
+            timeout,
+            min_timeout,
+            since,
+            attentive: if timeout < SHORTEST {
+                timeout
+            } else {
+                QUIET_AFTER
+            },
+        }
+    }
+
+    /// The same wait, by a connection that does not become quiet.
+    pub(crate) fn attentive(self) -> Self {
+        Idle {
+            attentive: self.timeout,
+            ..self
+        }
+    }
+
+    /// The rest of the wait, by a connection that is looked after again from `now` on.
+    pub(super) fn again(self, now: Instant) -> Self {
+        let waited = self
+            .since
+            .map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        Idle {
+            attentive: (waited + QUIET_AFTER).min(self.timeout),
+            ..self
+        }
+    }
+
+    /// The end of the wait.
+    pub(super) fn end(&self) -> Option<Instant> {
+        self.since?.checked_add(self.timeout)
+    }
 }
 
 /// Bytes that a connection brought, or the end of its wait.
@@ -48,6 +100,8 @@ pub(super) enum Arrival {
     Refused(Came, Refusal),
     /// Part of a request, and why no more comes.
     Broken(Came, ClientGone),
+    /// Nothing for a while: it is to be waited for without a task.
+    Quiet(Idle),
     /// Nothing: it is to be closed.
     Nothing,
 }
@@ -63,7 +117,7 @@ struct Arrivals<'a> {
     /// Wakes the connection when its generation closes, as long as that ends its wait.
     watch: Option<&'a Member>,
     since: Instant,
-    min_timeout: Duration,
+    idle: Idle,
     deadline: Instant,
     /// Good for the first wait, which begins before the task sleeps.
     now: Option<Instant>,
@@ -95,8 +149,8 @@ pub(super) async fn read_head(
         member,
         watch: Some(member),
         since,
-        min_timeout: idle.min_timeout,
-        deadline: since + idle.timeout,
+        idle,
+        deadline: since + idle.attentive,
         now: Some(since),
         is_pipelined: !is_first && !http1.inbox.borrow().is_empty(),
         has_begun: false,
@@ -133,9 +187,10 @@ impl Arrivals<'_> {
                 Poll::Pending if self.watches() && self.connection.generation.is_closing() => {
                     continue;
                 }
-                Poll::Pending => match self.poll_expired(cx) {
-                    Poll::Ready(gone) => gone,
-                    Poll::Pending => return Poll::Pending,
+                Poll::Pending if self.poll_expired(cx).is_pending() => return Poll::Pending,
+                Poll::Pending => match self.become_quiet() {
+                    Some(quiet) => return Poll::Ready(quiet),
+                    None => ClientGone::TimedOut,
                 },
             };
             return Poll::Ready(self.give_up(gone));
@@ -196,12 +251,23 @@ impl Arrivals<'_> {
             // The client was told that it may go on before this generation began to close.
             return None;
         }
-        let at_least = self.since + self.min_timeout.max(CLOSING_GRACE);
+        let at_least = self.since + self.idle.min_timeout.max(CLOSING_GRACE);
         if clock::instant() >= at_least {
             return Some(Arrival::Nothing);
         }
-        self.deadline = self.deadline.min(at_least);
+        self.deadline = (self.since + self.idle.timeout).min(at_least);
         None
+    }
+
+    /// The first part of the wait is over: the rest is for a quiet connection, if there is a rest.
+    #[cold]
+    fn become_quiet(&self) -> Option<Arrival> {
+        let is_over = self.deadline >= self.since + self.idle.timeout;
+        if self.has_begun || self.watch.is_none() || is_over {
+            return None;
+        }
+        let since = Some(self.since);
+        Some(Arrival::Quiet(Idle { since, ..self.idle }))
     }
 
     /// Makes room for another connection: ends the wait, unless a request has come meanwhile.
@@ -234,12 +300,11 @@ impl Arrivals<'_> {
     }
 
     /// Waits for what ends the wait if no byte does.
-    fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<ClientGone> {
+    fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Expired> {
         let now = self.now.take();
         self.member.register(cx.waker());
         let now = now.filter(|_| !self.has_begun);
-        let expired = self.http1.timer.poll_idle(cx, now, self.deadline);
-        expired.map(|_| ClientGone::TimedOut)
+        self.http1.timer.poll_idle(cx, now, self.deadline)
     }
 
     /// Ends the wait with the part of a head that is there.
@@ -256,7 +321,7 @@ impl Arrivals<'_> {
 }
 
 /// The reason why a connection without a request ended, for those who log everything.
-fn log_idle_end(of: &Connection, gone: &ClientGone) {
+pub(super) fn log_idle_end(of: &Connection, gone: &ClientGone) {
     use crate::log::request_error::connection;
     use millpond_system::log::error::Level;
     match gone {

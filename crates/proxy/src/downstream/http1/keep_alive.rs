@@ -36,11 +36,7 @@ pub(super) enum After {
 }
 
 fn idle(policy: &KeepAlivePolicy, since: Option<Instant>) -> Idle {
-    Idle {
-        timeout: policy.idle_timeout(),
-        min_timeout: policy.min_timeout,
-        since,
-    }
+    Idle::new(policy.idle_timeout(), policy.min_timeout, since)
 }
 
 /// True when the connection of `req` may serve another request under this policy.

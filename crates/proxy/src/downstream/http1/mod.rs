@@ -9,23 +9,27 @@
 //! ```
 //!
 //! `arrival` reads heads, `answer` and `writer` send answers, `keep_alive` decides what becomes of
-//! the connection. Its state, with the request's body, stands in `client/http1`.
+//! the connection, `quiet` keeps it while nothing comes. Its state, with the request's body, stands
+//! in `client/http1`.
 //!
 //! Invariants:
 //! 1. One request at a time: what a pipelining client sent ahead waits in the inbox, which is
 //!    bounded.
-//! 2. The socket is closed when its task ends: work in the background has no share in it.
+//! 2. The socket is closed when its task ends, unless `quiet` keeps it: work in the background has
+//!    no share in it.
 
 pub(crate) mod answer;
 mod arrival;
 pub(crate) mod keep_alive;
+pub mod quiet;
 pub(crate) mod tunnel;
 pub(crate) mod writer;
 
 use std::rc::Rc;
 use std::time::Duration;
 
-use self::arrival::{Arrival, Idle, read_head};
+pub(crate) use self::arrival::Idle;
+use self::arrival::{Arrival, read_head};
 use self::keep_alive::After;
 use super::serve::{self, Refusal, Served};
 use millpond_exchange::client::Came;
@@ -40,36 +44,48 @@ use millpond_exchange::stats::connections::Counted;
 use millpond_exchange::worker::Member;
 use millpond_wire::http1::request::{self as head, Connect, Framing, RequestParser};
 
-/// Serves a connection to its end.
-pub(super) async fn serve(http1: Rc<Http1>, listen: &Listen, member: &Member) {
+/// Serves a connection to its end, or until it has been quiet for a while: then the times are
+/// returned for which it waits on.
+pub(super) async fn serve(
+    http1: &Rc<Http1>,
+    listen: &Listen,
+    (member, idle): (&Member, Option<Idle>),
+) -> Option<Idle> {
     let worker = &http1.connection.generation.worker;
     let counters = worker.shared.connections.shard(worker.index);
     let mut turns = Turns {
-        http1: &http1,
+        http1,
         listen,
         client: None,
     };
     let mut parser = RequestParser::default();
-    let mut idle = Idle {
-        timeout: http1.connection.first_server(listen).settings.head.timeout,
-        min_timeout: Duration::ZERO,
-        since: None,
-    };
+    let mut idle = idle.unwrap_or_else(|| {
+        let timeout = http1.connection.first_server(listen).settings.head.timeout;
+        Idle::new(timeout, Duration::ZERO, None)
+    });
     loop {
-        let arrival = read_head(&http1, listen, &mut parser, (member, idle)).await;
+        let arrival = read_head(http1, listen, &mut parser, (member, idle)).await;
         let writing = Counted::new(&counters.writing);
         let after = match arrival {
             Arrival::Head(came) => turns.exchange(came).await,
             Arrival::Refused(came, why) => Box::pin(turns.refuse(came, why)).await,
-            Arrival::Broken(came, gone) => return turns.record_broken(came, &gone),
-            Arrival::Nothing => return,
+            Arrival::Broken(came, gone) => {
+                turns.record_broken(came, &gone);
+                return None;
+            }
+            Arrival::Quiet(waits) => return Some(waits),
+            Arrival::Nothing => return None,
         };
         drop(writing);
         match after {
             After::NextRequest(next) => idle = next,
-            After::Close(patience) => return Box::pin(http1.settle(patience)).await,
+            After::Close(patience) => {
+                Box::pin(http1.settle(patience)).await;
+                return None;
+            }
             After::Linger { time, timeout } => {
-                return Box::pin(linger(&http1, member, time, timeout)).await;
+                Box::pin(linger(http1, member, time, timeout)).await;
+                return None;
             }
         }
         if !http1.inbox.borrow().is_empty() {
