@@ -60,8 +60,6 @@ pub struct PassExchange<R> {
     target: Arc<PassTarget>,
     /// That it updates what a client was served, and what it starts does, too.
     behind: Option<Rc<behind::Task>>,
-    /// The ruling about the answer that came last, once that was asked for.
-    ruled: Option<Box<Option<Ruling>>>,
     /// Facts that its key was made by, where answers may say more of them.
     pub(super) made_by: Option<Rc<MadeBy>>,
 }
@@ -73,7 +71,6 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
             req,
             target,
             behind: None,
-            ruled: None,
             made_by: None,
         }
     }
@@ -205,6 +202,9 @@ pub(super) fn clients_range(req: &Request) -> Option<Bytes> {
     req.field(Known::Range).map(Bytes::copy_from_slice)
 }
 
+/// A note of a request: the ruling about the answer that came last, once that was asked for.
+struct Ruled(Option<Ruling>);
+
 /// A failure as the machines know it.
 pub struct Failed(pub Failure);
 
@@ -289,11 +289,12 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
             .parts
             .get::<RulingHook>()
             .copied()?;
-        if let Some(ruled) = &self.ruled {
-            return (**ruled).clone();
+        let req = self.req.borrow_mut();
+        if let Some(Ruled(ruling)) = req.notes.get() {
+            return ruling.clone();
         }
-        let ruling = (hook.0)(self.req.borrow_mut(), status, each_field);
-        self.ruled = Some(Box::new(ruling.clone()));
+        let ruling = (hook.0)(req, status, each_field);
+        req.notes.put(Ruled(ruling.clone()));
         ruling
     }
 
@@ -341,7 +342,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     }
 
     fn fetch(&mut self, ask: origin::Ask) -> impl Future<Output = Result<Origin, Failed>> {
-        self.ruled = None;
+        self.req.borrow_mut().notes.remove::<Ruled>();
         let ask = Ask {
             is_for_cache: ask.purpose == Purpose::Fill,
             is_get_for_head: self.converts_head(),
@@ -362,7 +363,6 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
             req,
             target: Arc::clone(&self.target),
             behind: None,
-            ruled: None,
             made_by: self.made_by.clone(),
         }
     }

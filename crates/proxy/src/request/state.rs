@@ -117,8 +117,13 @@ impl Notes {
 
     /// Puts a note in place of the one of its type.
     pub fn put<T: Any>(&mut self, note: T) {
-        self.0.retain(|other| !other.is::<T>());
+        self.remove::<T>();
         self.0.push(Rc::new(note));
+    }
+
+    /// Removes the note of a type.
+    pub fn remove<T: Any>(&mut self) {
+        self.0.retain(|other| !other.is::<T>());
     }
 }
 
