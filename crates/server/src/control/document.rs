@@ -21,7 +21,7 @@ use super::report::{
     RemovedReport, ResetReport, ScrubReport, ServerReport, SiteReport, SitesReport, SlicesReport,
     VariantReport, ZoneReport, ZonesReport,
 };
-use super::warm::{WarmFailureReport, WarmReport, WarmsReport};
+use super::warm::{OrderReport, WarmFailureReport, WarmReport, WarmsReport};
 use super::{plus, why};
 
 /// The members of a type, or the variants of an enum.
@@ -131,7 +131,10 @@ fn described() -> Vec<(&'static str, Vec<&'static str>)> {
         ("NotStored", members::<why::NotStoredReport>()),
         ("Backoff", members::<why::BackoffReport>()),
     ];
-    let wanted = vec![("UpstreamServerWanted", plus::MEMBERS.to_vec())];
+    let wanted = vec![
+        ("UpstreamServerWanted", plus::MEMBERS.to_vec()),
+        ("WarmWanted", members::<OrderReport>()),
+    ];
     [own, plus::described(), wanted].concat()
 }
 

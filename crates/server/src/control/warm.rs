@@ -40,7 +40,7 @@ const FAILURES_MAX: usize = 10;
 /// An order, as it is written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OrderReport {
+pub(super) struct OrderReport {
     urls: Vec<String>,
     rate: Option<u32>,
     users: Option<u32>,
