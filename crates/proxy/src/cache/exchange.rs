@@ -34,7 +34,7 @@ use millpond_system::log::error::Level;
 use millpond_wire::header::Known;
 use millpond_wire::http1::{Method, encode};
 
-use super::no_vary_search::MadeBy;
+use super::no_vary_search::{self, MadeBy};
 use super::peers::ask::{self as peers, Given};
 use super::ruling::RulingHook;
 use super::{groups, purge};
@@ -60,8 +60,6 @@ pub struct PassExchange<R> {
     target: Arc<PassTarget>,
     /// That it updates what a client was served, and what it starts does, too.
     behind: Option<Rc<behind::Task>>,
-    /// Facts that its key was made by, where answers may say more of them.
-    pub(super) made_by: Option<Rc<MadeBy>>,
 }
 
 impl<R: BorrowMut<Request>> PassExchange<R> {
@@ -71,7 +69,6 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
             req,
             target,
             behind: None,
-            made_by: None,
         }
     }
 
@@ -315,8 +312,11 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     }
 
     fn takes_key(&mut self, status: u16, each_field: EachField<'_>) -> bool {
-        let mut made_by = self.made_by.iter();
-        made_by.all(|made_by| made_by.takes(status, each_field))
+        let req = self.req.borrow();
+        // A note of another location's key says nothing about this one.
+        let made_by: Option<&MadeBy> = req.notes.get();
+        let made_by = made_by.filter(|_| no_vary_search::is_due(req, self.target.protocol));
+        made_by.is_none_or(|made_by| made_by.takes(status, each_field))
     }
 
     fn time_of(&mut self, text: &Template) -> Option<Duration> {
@@ -363,7 +363,6 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
             req,
             target: Arc::clone(&self.target),
             behind: None,
-            made_by: self.made_by.clone(),
         }
     }
 

@@ -10,7 +10,6 @@
 //!    the zone, of the text before it and of what the origin has said.
 //! 2. An answer is stored under it only if it says the same; what it says counts from then on.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -69,7 +68,7 @@ pub(crate) fn key(
     req: &mut Request,
     target: &PassTarget,
     zone: &Arc<CacheZone>,
-) -> Result<(Bytes, Rc<MadeBy>), Failure> {
+) -> Result<Bytes, Failure> {
     let path = path(req, target, zone)?;
     let said = zone.variations.find(&path);
     let text = match &said {
@@ -77,7 +76,8 @@ pub(crate) fn key(
         None => pass::key(req, target)?,
     };
     let zone = Arc::clone(zone);
-    Ok((text, Rc::new(MadeBy { zone, path, said })))
+    req.notes.put(MadeBy { zone, path, said });
+    Ok(text)
 }
 
 /// The text under which answers to a request are stored besides the one that it names, if there is

@@ -84,11 +84,8 @@ pub fn begin<'a>(
         }
         if no_vary_search::is_due(req, target.protocol) {
             let zone = zone.into_arc();
-            let (text, made_by) = no_vary_search::key(req, target, &zone)?;
-            let key = zone.primary(text);
-            let mut rest = rest(req, target, cache, (key, ZoneOf::Request(zone)));
-            rest.exchange.made_by = Some(made_by);
-            return begin_past(rest);
+            let key = zone.primary(no_vary_search::key(req, target, &zone)?);
+            return begin_past(rest(req, target, cache, (key, ZoneOf::Request(zone))));
         }
         if location
             .settings
