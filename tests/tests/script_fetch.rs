@@ -57,7 +57,7 @@ fn proxy(origin: &Origin) -> Result<Proxy> {
     Proxy::new(Kind::Millpond, CONF)
         .file("one.js", ONE)
         .file("own.pem", &certificate)
-        .file("own.key", &key.serialize_pem())
+        .file("own.key", key.serialize_pem())
         .origin(origin)
         .log_check(LogCheck::Off)
         .start()
