@@ -314,8 +314,10 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     fn takes_key(&mut self, status: u16, each_field: EachField<'_>) -> bool {
         let req = self.req.borrow();
         // A note of another location's key says nothing about this one.
+        if !no_vary_search::is_due(req, self.target.protocol) {
+            return true;
+        }
         let made_by: Option<&MadeBy> = req.notes.get();
-        let made_by = made_by.filter(|_| no_vary_search::is_due(req, self.target.protocol));
         made_by.is_none_or(|made_by| made_by.takes(status, each_field))
     }
 
