@@ -12,9 +12,9 @@
 //! `for=SECONDS` the stream ends by itself.
 //!
 //! 1. What a reader is too slow for is counted, and told as `missed`.
-//! 2. A reader that is told nothing for [`ALIVE`] gets a comment, so that one that has left is
+//! 2. A reader that is told nothing for `ALIVE` gets a comment, so that one that has left is
 //!    noted.
-//! 3. At most [`EXPIRING_MAX`] entries are remembered for a reader; more are not told of.
+//! 3. At most `EXPIRING_MAX` entries are remembered for a reader; more are not told of.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};

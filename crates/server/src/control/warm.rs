@@ -6,8 +6,8 @@
 //! DELETE /warm?id=1                          ─► the job begins no more
 //! ```
 //!
-//! 1. A job has at most [`URLS_MAX`] URLs, begins at most [`RATE_MAX`] in a second, and has at most
-//!    [`USERS_MAX`] at a time; of jobs that run there are at most [`RUNNING_MAX`].
+//! 1. A job has at most `URLS_MAX` URLs, begins at most `RATE_MAX` in a second, and has at most
+//!    `USERS_MAX` at a time; of jobs that run there are at most `RUNNING_MAX`.
 //! 2. A URL is done once its answer has ended well with a status below 400.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -13,7 +13,7 @@
 //!
 //! Invariants:
 //! 1. A connection is quiet or has a task, and counts as open in either case.
-//! 2. A connection gets its task within [`LOOK`] of the end of its wait.
+//! 2. A connection gets its task within a second of the end of its wait.
 
 use std::cell::{OnceCell, RefCell};
 use std::io;

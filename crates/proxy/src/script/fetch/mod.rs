@@ -7,7 +7,7 @@
 //!
 //! 1. An answer is held in memory, and is no longer than `js_fetch_max_response_buffer_size` or
 //!    what the script says.
-//! 2. Each step has `js_fetch_timeout`, and all of them together [`MOST_TIMES`] of it.
+//! 2. Each step has `js_fetch_timeout`, and all of them together `MOST_TIMES` of it.
 //! 3. A connection whose server was not verified is not kept.
 
 mod client;
