@@ -19,6 +19,7 @@ use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
 use crate::list::joined;
 use crate::query::{Argument, arguments, decode};
+use crate::uri::{EscapeKind, escape_into};
 
 /// Bytes of a field that is read (arbitrary: what is longer is none).
 pub const FIELD_MAX: usize = 1024;
@@ -91,9 +92,9 @@ impl Variation {
             if index > 0 {
                 out.push(b'&');
             }
-            escape(name, out);
+            escape_into(name.as_bytes(), EscapeKind::UriComponent, out);
             out.push(b'=');
-            escape(value, out);
+            escape_into(value.as_bytes(), EscapeKind::UriComponent, out);
         }
     }
 
@@ -120,16 +121,6 @@ fn strings(list: &ListEntry) -> Option<Vec<String>> {
 /// UTF-8 as the standard decodes it.
 fn text(bytes: Cow<'_, [u8]>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn escape(text: &str, out: &mut Vec<u8>) {
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            out.push(byte);
-        } else {
-            out.extend_from_slice(format!("%{byte:02X}").as_bytes());
-        }
-    }
 }
 
 #[cfg(test)]

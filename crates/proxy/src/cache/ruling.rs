@@ -1,6 +1,6 @@
 //! The way to code of another module that rules of answers before they are stored.
 //!
-//! It is asked through the exchange with the origin (`exchange.rs`), once for each answer.
+//! The exchange with the origin (`exchange.rs`) asks for a ruling, once for each answer.
 
 use millpond_cache::ruling::Ruling;
 use millpond_cache::targeted::EachField;

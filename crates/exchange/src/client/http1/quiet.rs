@@ -1,7 +1,7 @@
 //! A connection between two requests, without what only its task needs.
 //!
-//! It is taken off the event loop when nothing has come for a while, and put on it again when
-//! something happens; in between it is a socket, its place, and facts.
+//! The connection is taken off the event loop when nothing has come for a while, and put on it
+//! again when something happens; in between it is a socket, its place, and facts.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

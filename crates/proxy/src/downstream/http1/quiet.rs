@@ -92,7 +92,8 @@ pub(crate) fn keep(quiet: Quiet, (binding, member): (Arc<Binding>, Member), idle
     };
     if let Some(one) = connections.enter(one) {
         // Nobody watches it: it goes on with a task.
-        one.go_on(Idle::attentive);
+        let idle = one.idle.attentive();
+        one.go_on(idle);
     }
 }
 
@@ -175,9 +176,7 @@ impl Connections {
 
     /// Gives a connection a task.
     fn wake(&self, number: usize) {
-        if let Some(one) = self.take(number) {
-            one.go_on(|idle| idle.again(clock::instant()));
-        }
+        self.take(number).into_iter().for_each(One::wake);
     }
 
     /// A connection that is not quiet any more.
@@ -225,21 +224,27 @@ impl One {
         let connection = &self.quiet.connection;
         if self.quiet.has_unread() {
             connection.is_displaced.set(false);
-            return self.go_on(|idle| idle.again(clock::instant()));
+            return self.wake();
         }
         connection.count_displaced();
         log_idle_end(connection, &ClientGone::Displaced);
     }
 
-    /// Serves the connection by a task again; one that the event loop has no room for is closed.
-    fn go_on(self, how: impl FnOnce(Idle) -> Idle) {
+    /// Serves the connection by a task again, for the rest of its wait.
+    fn wake(self) {
+        let idle = self.idle.again(clock::instant());
+        self.go_on(idle);
+    }
+
+    /// Serves the connection by a task; one that the event loop has no room for is closed.
+    fn go_on(self, idle: Idle) {
         let known = Rc::downgrade(&self.quiet.connection);
         let generation = Rc::clone(&self.quiet.connection.generation);
         let Ok(http1) = self.quiet.wake() else {
             return;
         };
         let slot = self.member.slot();
-        let served = accepted::go_on(http1, self.binding, (self.member, how(self.idle)));
+        let served = accepted::go_on(http1, self.binding, (self.member, idle));
         generation.adopt(slot, (spawn_local(served).abort_handle(), known));
     }
 }
