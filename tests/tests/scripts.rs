@@ -305,6 +305,8 @@ struct Example {
     name: String,
     module: String,
     conf: String,
+    /// The file `limits.json`.
+    limits: String,
     requests: Vec<String>,
 }
 
@@ -324,6 +326,7 @@ fn examples() -> Result<Vec<Example>> {
             conf: block(section, "nginx")?
                 .replace("8080", "%%PORT%%")
                 .replace("8081", "%%PORT_B%%"),
+            limits: block(section, "json").unwrap_or_default(),
             requests: block(section, "http")?
                 .lines()
                 .map(str::to_string)
@@ -340,6 +343,7 @@ fn examples_of_the_document_do_what_it_says() -> Result<()> {
     for example in examples {
         let proxy = Proxy::new(Kind::Millpond, &example.conf)
             .file("example.js", &example.module)
+            .file("limits.json", &example.limits)
             .start()
             .with_context(|| example.name.clone())?;
         for line in &example.requests {

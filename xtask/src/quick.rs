@@ -168,7 +168,13 @@ const AREAS: &[Area] = &[
         name: "scripts",
         about: "functions in JavaScript",
         crates: &["script"],
-        tests: &["scripts", "script_fetch", "script_cache", "script_hostile"],
+        tests: &[
+            "scripts",
+            "script_fetch",
+            "script_cache",
+            "script_hostile",
+            "script_periodic",
+        ],
     },
     Area {
         name: "certificates",

@@ -48,10 +48,13 @@ const OWN: &str = "__millpond";
 const STACK: usize = 256 << 10;
 /// Time for the words about a failure, and for the end of what was cut off.
 const GRACE: Duration = Duration::from_millis(20);
-/// The words for a `null` that was thrown.
-const NULL_THROWN: &str = "a value of type null";
+/// The words for what is thrown where there is no memory for an error, or for its message.
+const WORDLESS: [&str; 2] = ["a value of type null", "InternalError:"];
 /// The state of a script that has ruled.
 const RULED: u8 = 4;
+/// The kinds of calls that are no plain ones.
+const RULING: u8 = 1;
+const TICK: u8 = 2;
 /// The most jobs that are let run out when a turn was cut off; more end the engine.
 const MOST_LEFT: usize = 1000;
 
@@ -95,6 +98,8 @@ pub enum Errand {
     Piece(Part),
     /// Its ruling about an answer that may be stored.
     Ruling,
+    /// A run that no request asks for; there is a session in place of one.
+    Tick,
 }
 
 /// A piece of a body that a function gets.
@@ -321,6 +326,10 @@ impl<H: Host> Engine<H> {
             let hidden = Object::new(ctx.clone())?;
             hidden.set("value", own.clone())?;
             let _: Value<'_> = define.call((ctx.globals(), OWN, hidden))?;
+            let preload: Function<'_> = own.get("preload")?;
+            for object in &program.preloads {
+                let () = preload.call((object.name.as_str(), object.text.as_str()))?;
+            }
             let text = main_text(&program.imports, None);
             let (module, promise) = Module::declare(ctx.clone(), MAIN, text)?.eval()?;
             own.set("main", module.namespace()?)?;
@@ -457,15 +466,15 @@ impl<H: Host> Instance<H> {
             let enter: Function<'_> = own.get("enter")?;
             match &entry.errand {
                 Errand::Call => enter.call((entry.function, entry.request)),
-                Errand::Ruling => {
+                Errand::Ruling | Errand::Tick => {
+                    let kind = if entry.errand == Errand::Tick {
+                        TICK
+                    } else {
+                        RULING
+                    };
                     let nothing = Value::new_undefined(ctx.clone());
-                    enter.call((
-                        entry.function,
-                        entry.request,
-                        nothing.clone(),
-                        nothing,
-                        true,
-                    ))
+                    let parts = (nothing.clone(), nothing);
+                    enter.call((entry.function, entry.request, parts.0, parts.1, kind))
                 }
                 Errand::Piece(part) => {
                     let flags = Object::new(ctx.clone())?;
@@ -626,7 +635,7 @@ impl<H: Host> Instance<H> {
         }
         if text.contains("out of memory")
             || text.contains("Allocation failed")
-            || (text == NULL_THROWN && self.is_short_of_memory())
+            || (WORDLESS.contains(&text.as_str()) && self.is_short_of_memory())
         {
             self.engine.idle.borrow_mut().clear();
             return Fault::Memory {
@@ -636,7 +645,7 @@ impl<H: Host> Instance<H> {
         Fault::Thrown(text)
     }
 
-    /// True where the engine throws `null`, since there is no memory for an error.
+    /// True where the engine may have no memory for an error.
     fn is_short_of_memory(&self) -> bool {
         self.engine.memory() >= self.limits.memory / 4 * 3
     }

@@ -40,5 +40,5 @@ pub use host::{
     Bound, Cached, Fetch, Fetched, Header, Host, Level, Operation, Order, Purge, Reply, Ruling,
     Text,
 };
-pub use program::{Import, LoadError, Program};
+pub use program::{Import, Lines, LoadError, Program};
 pub use url::{Url, UrlError};

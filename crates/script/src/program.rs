@@ -1,4 +1,5 @@
-//! `js_import`, `js_path`: the modules of a configuration, read and checked once at start.
+//! `js_import`, `js_path`, `js_preload_object`: the modules and values of a configuration, read and
+//! checked once at start.
 //!
 //! All modules are read, parsed and linked; no code of theirs runs. So a mistake in a script is one
 //! of the configuration, and workers never look at the disk.
@@ -26,6 +27,15 @@ pub struct Import {
     pub name: String,
     /// The file, as it was written.
     pub file: String,
+}
+
+/// A `js_preload_object` that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Preload {
+    /// The global name.
+    pub(crate) name: String,
+    /// The value, as JSON.
+    pub(crate) text: String,
 }
 
 /// A mistake in a module.
@@ -64,26 +74,44 @@ pub struct Program {
     pub(crate) number: u64,
     pub(crate) imports: Vec<Import>,
     pub(crate) sources: Sources,
+    pub(crate) preloads: Vec<Preload>,
+}
+
+/// The lines that a program is read from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lines {
+    /// The modules that are imported.
+    pub imports: Vec<Import>,
+    /// The values that are read from files of JSON; a file is looked for in the first folder.
+    pub preloads: Vec<Import>,
+    /// The folders in which modules are looked for.
+    pub folders: Vec<PathBuf>,
 }
 
 impl Program {
-    /// Reads the modules that are imported, with all that they import.
+    /// Reads the modules that are imported, with all that they import, and the values.
     pub fn load(
-        imports: &[Import],
-        folders: &[PathBuf],
+        lines: &Lines,
         read: impl Fn(&Path) -> io::Result<Vec<u8>> + 'static,
     ) -> Result<Arc<Program>, LoadError> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let known = Rc::new(Known::default());
+        let folder = lines.folders.first().cloned().unwrap_or_default();
+        let preloads: Vec<Preload> = lines
+            .preloads
+            .iter()
+            .map(|line| preload(line, &folder.join(&line.file), &read))
+            .collect::<Result<_, _>>()?;
         known.reading.replace(Some(Reading {
             read: Box::new(read),
-            folders: folders.to_vec(),
+            folders: lines.folders.clone(),
         }));
-        link(imports, &known)?;
+        link(&lines.imports, &preloads, &known)?;
         Ok(Arc::new(Program {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
-            imports: imports.to_vec(),
+            imports: lines.imports.clone(),
             sources: known.sources.take(),
+            preloads,
         }))
     }
 
@@ -127,13 +155,39 @@ fn quoted(text: &str) -> String {
     made + "\""
 }
 
-fn link(imports: &[Import], known: &Rc<Known>) -> Result<(), LoadError> {
+/// The text of a value; what is wrong in it shows later.
+fn preload(
+    line: &Import,
+    path: &Path,
+    read: &impl Fn(&Path) -> io::Result<Vec<u8>>,
+) -> Result<Preload, LoadError> {
+    let failed = |why: String| LoadError {
+        file: Some(path.display().to_string()),
+        line: None,
+        message: why,
+    };
+    let bytes = read(path).map_err(|error| failed(format!("could not be read ({error})")))?;
+    let text = String::from_utf8(bytes).map_err(|_| failed("is not UTF-8".to_string()))?;
+    Ok(Preload {
+        name: line.name.clone(),
+        text,
+    })
+}
+
+fn link(imports: &[Import], preloads: &[Preload], known: &Rc<Known>) -> Result<(), LoadError> {
     let failed = |error: rquickjs::Error| LoadError::of(error.to_string());
     let runtime = Runtime::new().map_err(failed)?;
     runtime.set_memory_limit(READING_MEMORY);
     runtime.set_loader(Way(Rc::clone(known)), Way(Rc::clone(known)));
     let context = Context::full(&runtime).map_err(failed)?;
     context.with(|ctx| {
+        for Preload { name, text } in preloads {
+            let parsed = ctx.json_parse(text.as_str()).catch(&ctx);
+            parsed.map_err(|error| {
+                let LoadError { message, .. } = told(&error);
+                LoadError::of(format!("value of \"{name}\": {message}"))
+            })?;
+        }
         let text = main_text(imports, Some(STOP));
         let linked = Module::declare(ctx.clone(), MAIN, text).and_then(|it| it.eval());
         // The module that stops has thrown, or something is wrong.

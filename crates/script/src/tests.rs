@@ -4,7 +4,7 @@ mod bindings;
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -195,8 +195,12 @@ impl Place {
             name: "main".to_string(),
             file: "main.js".to_string(),
         };
-        let folders: [PathBuf; 2] = [self.folder.path().into(), self.folder.path().join("lib")];
-        Program::load(&[main], &folders, read)
+        let lines = Lines {
+            imports: vec![main],
+            folders: vec![self.folder.path().into(), self.folder.path().join("lib")],
+            ..Lines::default()
+        };
+        Program::load(&lines, read)
     }
 
     fn instance(&self, text: &str) -> Instance<Notes> {

@@ -59,7 +59,7 @@ fn use_of(directive: &str) -> Option<Use> {
         "access_log" | "error_log" | "upstream_log" => Some(Use::Written),
         "quic_qlog" | "working_directory" => Some(Use::Work),
         name if name.ends_with("_store") => Some(Use::Written),
-        "trusted_certificate" | "geoip2" | "js_import" => Some(Use::Read),
+        "trusted_certificate" | "geoip2" | "js_import" | "js_preload_object" => Some(Use::Read),
         "js_path" => Some(Use::Modules),
         name if READ.iter().any(|ending| name.ends_with(ending)) => Some(Use::Read),
         _ => None,
@@ -155,9 +155,9 @@ impl Reaches<'_> {
             }
             return;
         }
-        // A module may be given a name before its file.
+        // A module or a value may be given a name before its file.
         let named = match name {
-            "js_import" => words.next_back(),
+            "js_import" | "js_preload_object" => words.next_back(),
             _ => words.next(),
         };
         let Some((kind, word)) = use_of(name).zip(named.filter(|word| is_path(word))) else {

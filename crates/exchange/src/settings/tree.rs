@@ -191,6 +191,17 @@ impl LocationTree {
         Ok(best)
     }
 
+    /// Shows all locations of this level and those inside of them.
+    pub fn each<'t>(&'t self, see: &mut impl FnMut(&'t Arc<Location>)) {
+        let prefixes = self.prefixes.iter().map(|entry| &entry.location);
+        let regexes = self.regexes.iter().map(|(_, location)| location);
+        let named = self.exact.values().chain(self.named.values());
+        for location in prefixes.chain(regexes).chain(named) {
+            see(location);
+            location.children.each(see);
+        }
+    }
+
     /// A named location.
     pub fn named(&self, name: &[u8]) -> Option<&Arc<Location>> {
         self.named.get(name)

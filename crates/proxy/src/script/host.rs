@@ -42,6 +42,8 @@ pub(super) enum Role {
     Verdict,
     /// The body of an answer is changed.
     Body,
+    /// Something is done that no request asks for.
+    Tick,
 }
 
 /// The things that a script wants done.
@@ -83,6 +85,14 @@ impl Out {
     pub(super) fn of_access() -> Out {
         Out {
             role: Role::Access,
+            ..Out::default()
+        }
+    }
+
+    /// The output of a script that no request asks for.
+    pub(super) fn of_tick() -> Out {
+        Out {
+            role: Role::Tick,
             ..Out::default()
         }
     }
@@ -342,7 +352,10 @@ impl Host for RequestHost {
     }
 
     fn return_(&mut self, status: u16, text: Option<Bytes>) -> Result<(), String> {
-        if matches!(self.out.role, Role::Head | Role::Verdict | Role::Body) {
+        if matches!(
+            self.out.role,
+            Role::Head | Role::Verdict | Role::Body | Role::Tick
+        ) {
             return Err("cannot return for an answer that is there".to_string());
         }
         if matches!(status, 301 | 302 | 303 | 307 | 308)

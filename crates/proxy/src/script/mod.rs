@@ -1,5 +1,6 @@
-//! `js_import`, `js_path`, `js_engine`, `js_memory_limit`, `js_time_limit`, `js_context_reuse`,
-//! `js_header_filter`, `js_body_filter`, `js_access`: scripts in nginx's JavaScript, for requests.
+//! `js_import`, `js_path`, `js_preload_object`, `js_engine`, `js_memory_limit`, `js_time_limit`,
+//! `js_context_reuse`, `js_header_filter`, `js_body_filter`, `js_access`: scripts in nginx's
+//! JavaScript, for requests.
 //!
 //! The language, its objects and its bounds are those of `crates/script`; here a request is made
 //! its host. What computes variables stands in `variable.rs`, what makes answers in `content.rs`.
@@ -22,13 +23,13 @@ mod engines;
 pub mod fetch;
 mod host;
 mod operation;
+pub mod periodic;
 mod read;
 mod session;
 pub mod shared;
 pub mod variable;
 mod verdict;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,12 +38,13 @@ use millpond_conf::{ArgError, Args, ByteSize, Family, FromArgs, ParseContext, Wo
 use millpond_exchange::response::Response;
 use millpond_exchange::scope::parts::{Part, Place};
 use millpond_exchange::settings::level::{Closing, OwnFamily};
-use millpond_script::{Fault, Import, Limits, Program};
+use millpond_script::{Fault, Import, Limits, Lines, Program};
 use millpond_system::log::error::Level;
 
 use self::body::BodyFilter;
 use self::fetch::Fetching;
 use self::host::Out;
+use self::periodic::Ticks;
 use self::session::Session;
 use crate::cache::ruling::RulingHook;
 use crate::filter::HeadHook;
@@ -66,6 +68,15 @@ pub struct ScriptPolicy {
     /// Imports of outer blocks hold, too.
     #[directive(name = "js_import", repeat)]
     pub imports: Vec<ImportLine>,
+    /// A value that scripts find under a global name, from a file of JSON beside the configuration
+    /// file; without a name it is the file's, less its ending `.json`. It is read when the
+    /// configuration is, and scripts cannot change it. Those of outer blocks hold, too.
+    ///
+    /// # Differs from nginx
+    ///
+    /// nginx has it for its first engine only. Arrays keep their methods.
+    #[directive(name = "js_preload_object", repeat)]
+    pub preloads: Vec<PreloadLine>,
     /// The engine that runs scripts.
     ///
     /// # Differs from nginx
@@ -167,6 +178,41 @@ impl FromArgs for ImportLine {
     }
 }
 
+/// A value of a file, and its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreloadLine(Import);
+
+impl FromArgs for PreloadLine {
+    const SYNTAX: &'static str = "[name from] file.json";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let (name, file) = match args.words {
+            [file] => {
+                let whole = file.text.rsplit('/').next().unwrap_or_default();
+                let name = whole.strip_suffix(".json").unwrap_or_default();
+                (name.to_string(), file.text.clone())
+            }
+            [name, from, file] if from.text == "from" => (name.text.clone(), file.text.clone()),
+            [_, from, _] => {
+                let message = format!("invalid parameter \"{}\"", from.text);
+                return Err(ArgError::value(1, message));
+            }
+            _ => return Err(ArgError::Count),
+        };
+        let message = if name.is_empty() {
+            format!(
+                "cannot extract export name from file path \"{file}\", \
+                 use extended \"from\" syntax"
+            )
+        } else if !is_name(&name) {
+            format!("invalid global name \"{name}\"")
+        } else {
+            return Ok(PreloadLine(Import { name, file }));
+        };
+        Err(ArgError::value(0, message))
+    }
+}
+
 /// A function of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionName(pub(crate) String);
@@ -233,6 +279,7 @@ pub struct Scripts {
     pub(crate) access: Option<FunctionName>,
     pub(crate) verdict: Option<FunctionName>,
     pub(crate) body_filter: Option<BodyFilter>,
+    ticks: Ticks,
     fetching: Arc<Fetching>,
 }
 
@@ -246,8 +293,7 @@ struct Programs(Vec<Read>);
 
 /// A program that was read; none where it has a mistake.
 struct Read {
-    imports: Vec<Import>,
-    folders: Vec<PathBuf>,
+    lines: Lines,
     program: Option<Arc<Program>>,
 }
 
@@ -255,7 +301,7 @@ struct Read {
 pub fn close(level: &mut Closing<'_>) {
     let policy: ScriptPolicy = level.own();
     let each = level.own_of_each::<ScriptPolicy>();
-    let named = named(&each);
+    let named = latest(each.iter().flat_map(|it| &it.imports).map(|line| &line.0));
     if named.is_empty() {
         return check_unnamed(level, &policy);
     }
@@ -263,7 +309,12 @@ pub fn close(level: &mut Closing<'_>) {
     let paths = each.iter().flat_map(|it| &it.paths);
     let mut folders = vec![conf_dir.clone()];
     folders.extend(paths.map(|path| conf_dir.join(path)));
-    let Some(program) = program(level, named, folders) else {
+    let lines = Lines {
+        imports: named,
+        preloads: latest(each.iter().flat_map(|it| &it.preloads).map(|line| &line.0)),
+        folders,
+    };
+    let Some(program) = program(level, lines) else {
         return;
     };
     let Some(fetching) = Fetching::of(level) else {
@@ -283,6 +334,7 @@ pub fn close(level: &mut Closing<'_>) {
         let span = line.unwrap_or_else(|| level.span());
         verdict::make_key(level, function, span);
     }
+    let ticks = level.draft.take().unwrap_or_default();
     level.draft.put(Scripts {
         program,
         limits: Limits {
@@ -294,14 +346,15 @@ pub fn close(level: &mut Closing<'_>) {
         access: policy.access,
         verdict: policy.verdict,
         body_filter: policy.body_filter,
+        ticks,
         fetching: Arc::new(fetching),
     });
 }
 
-/// The modules of all blocks; of two of one name, that of the inner block.
-fn named(each: &[ScriptPolicy]) -> Vec<Import> {
+/// The lines of all blocks; of two of one name, that of the inner block.
+fn latest<'a>(lines: impl Iterator<Item = &'a Import>) -> Vec<Import> {
     let mut named: Vec<Import> = Vec::new();
-    for ImportLine(import) in each.iter().flat_map(|it| &it.imports) {
+    for import in lines {
         match named.iter_mut().find(|it| it.name == import.name) {
             Some(known) => *known = import.clone(),
             None => named.push(import.clone()),
@@ -314,6 +367,8 @@ fn named(each: &[ScriptPolicy]) -> Vec<Import> {
 fn check_unnamed(level: &mut Closing<'_>, policy: &ScriptPolicy) {
     let content = level.draft.get::<content::Named>().cloned();
     let (content, content_span) = content.map(|it| (it.function, it.span)).unzip();
+    let tick = level.draft.get::<Ticks>().and_then(Ticks::first);
+    let (tick, tick_span) = tick.unzip();
     for (name, function, span) in [
         ("js_access", policy.access.clone(), None),
         ("js_header_filter", policy.header_filter.clone(), None),
@@ -325,6 +380,7 @@ fn check_unnamed(level: &mut Closing<'_>, policy: &ScriptPolicy) {
         ("js_cache_key", policy.cache_key.clone(), None),
         ("js_cache_verdict", policy.verdict.clone(), None),
         ("js_content", content, content_span),
+        ("js_periodic", tick, tick_span),
     ] {
         let place = span.or_else(|| level.span_of_own::<ScriptPolicy>(name));
         if let (Some(function), Some(place)) = (function, place) {
@@ -334,19 +390,15 @@ fn check_unnamed(level: &mut Closing<'_>, policy: &ScriptPolicy) {
     }
 }
 
-/// The program of these modules; a mistake is told once.
-fn program(
-    level: &mut Closing<'_>,
-    imports: Vec<Import>,
-    folders: Vec<PathBuf>,
-) -> Option<Arc<Program>> {
+/// The program of these lines; a mistake is told once.
+fn program(level: &mut Closing<'_>, lines: Lines) -> Option<Arc<Program>> {
     let known = level.builder.of::<Programs>().0.iter();
-    let mut same = known.filter(|it| it.imports == imports && it.folders == folders);
+    let mut same = known.filter(|it| it.lines == lines);
     if let Some(read) = same.next() {
         return read.program.clone();
     }
     let files = level.builder.cx.files.clone();
-    let loaded = Program::load(&imports, &folders, move |path| read::module(&files, path));
+    let loaded = Program::load(&lines, move |path| read::module(&files, path));
     let program = match loaded {
         Ok(program) => Some(program),
         Err(error) => {
@@ -358,8 +410,7 @@ fn program(
     };
     let programs = level.builder.of::<Programs>();
     programs.0.push(Read {
-        imports,
-        folders,
+        lines,
         program: program.clone(),
     });
     program

@@ -138,7 +138,26 @@ impl Session {
         out: &mut Out,
         function: &str,
     ) -> Result<(), Fault> {
-        let mut turn = self.call(req, out, (function, Errand::Call))?;
+        self.wait(req, out, (function, Errand::Call)).await
+    }
+
+    /// Runs a function that no request asks for to its end.
+    pub(super) async fn tick(
+        &mut self,
+        req: &mut Request,
+        out: &mut Out,
+        function: &str,
+    ) -> Result<(), Fault> {
+        self.wait(req, out, (function, Errand::Tick)).await
+    }
+
+    async fn wait(
+        &mut self,
+        req: &mut Request,
+        out: &mut Out,
+        call: (&str, Errand),
+    ) -> Result<(), Fault> {
+        let mut turn = self.call(req, out, call)?;
         let mut running = Running::default();
         // Each round takes the end of an operation, of which a script may order more; the client's
         // leaving ends it.

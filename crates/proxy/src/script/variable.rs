@@ -58,6 +58,8 @@ pub struct ScriptNames {
     pub(super) dicts: Vec<DictSpec>,
     pub(super) prefix: String,
     pub(super) conf_prefix: String,
+    /// True if `js_periodic` stands anywhere.
+    pub(super) has_ticks: bool,
 }
 
 impl Part for ScriptNames {

@@ -215,10 +215,10 @@ function find(path) {
 }
 
 // Calls a function of the program with the request and what else it gets.
-own.enter = function (path, rid, data, flags, isRuling) {
-    main = { isSettled: false, value: undefined, isRuling };
+own.enter = function (path, rid, data, flags, kind) {
+    main = { isSettled: false, value: undefined, isRuling: kind === RULING };
     const own_main = main;
-    const request = own.request(rid);
+    const request = kind === TICK ? own.periodic(rid) : own.request(rid);
     const args = data === undefined ? [request] : [request, own.fromNative(data), flags];
     const value = find(path)(...args);
     if (value instanceof Promise) {
@@ -268,6 +268,9 @@ function rulingOf(value) {
     return made;
 }
 
+// The kinds of calls that are no plain ones.
+const RULING = 1, TICK = 2;
+
 const DONE = 0, WAITS = 1, REJECTED = 2, STUCK = 3, RULED = 4;
 
 // What has become of the call.
@@ -290,6 +293,17 @@ own.state = function () {
     }
     const value = own.returned.isSet ? own.returned.value : main.value;
     return [DONE, own.raw(value)];
+};
+
+// A value of `js_preload_object`, which nobody changes.
+own.preload = function (name, text) {
+    const value = JSON.parse(text, (_, part) => {
+        if (typeof part !== 'object' || part === null) {
+            return part;
+        }
+        return Object.freeze(Array.isArray(part) ? part : Object.setPrototypeOf(part, null));
+    });
+    Object.defineProperty(globalThis, name, { value, enumerable: true });
 };
 
 // Makes the context ready for another request; nothing of the last one may be left.

@@ -88,6 +88,41 @@ function values(name, value) {
     return isLast ? list.slice(-1) : list;
 }
 
+function variablesOf(id) {
+    return new Proxy({}, {
+        get: (_, name) => (typeof name === 'string' ? native.variable(id, name) : undefined),
+        set: (_, name, value) => {
+            native.setVariable(id, String(name), own.raw(value));
+            return true;
+        },
+        deleteProperty: () => false,
+    });
+}
+
+function rawVariablesOf(id) {
+    return new Proxy({}, {
+        get: (_, name) => {
+            const value = typeof name === 'string' ? native.rawVariable(id, name) : undefined;
+            return value === undefined ? undefined : own.buffer(value);
+        },
+        set: (_, name, value) => {
+            native.setVariable(id, String(name), own.raw(value));
+            return true;
+        },
+        deleteProperty: () => false,
+    });
+}
+
+// What a function of `js_periodic` gets in place of a request.
+class PeriodicSession {
+    #id;
+    constructor(id) { this.#id = id; }
+    get [Symbol.toStringTag]() { return 'PeriodicSession'; }
+    get variables() { return variablesOf(this.#id); }
+    get rawVariables() { return rawVariablesOf(this.#id); }
+}
+own.periodic = (id) => new PeriodicSession(id);
+
 class Request {
     #id;
     #lists = new Map();
@@ -115,31 +150,8 @@ class Request {
     get internal() { return native.isInternal(this.#id); }
     get parent() { return undefined; }
     get cache() { return this.#kept('cache', () => own.cache(this.#id)); }
-    get variables() {
-        return this.#kept('variables', () => new Proxy({}, {
-            get: (_, name) => (typeof name === 'string'
-                ? native.variable(this.#id, name) : undefined),
-            set: (_, name, value) => {
-                native.setVariable(this.#id, String(name), own.raw(value));
-                return true;
-            },
-            deleteProperty: () => false,
-        }));
-    }
-    get rawVariables() {
-        return this.#kept('rawVariables', () => new Proxy({}, {
-            get: (_, name) => {
-                const value = typeof name === 'string'
-                    ? native.rawVariable(this.#id, name) : undefined;
-                return value === undefined ? undefined : own.buffer(value);
-            },
-            set: (_, name, value) => {
-                native.setVariable(this.#id, String(name), own.raw(value));
-                return true;
-            },
-            deleteProperty: () => false,
-        }));
-    }
+    get variables() { return this.#kept('variables', () => variablesOf(this.#id)); }
+    get rawVariables() { return this.#kept('rawVariables', () => rawVariablesOf(this.#id)); }
     get headersIn() {
         return this.#kept('in', () => fields(() => native.headersIn(this.#id), SINGLE_IN));
     }

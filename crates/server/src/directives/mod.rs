@@ -137,7 +137,7 @@ fn finish(mut builder: Builder) -> (Option<Conf>, ParseContext) {
     let main: MainSettingsRaw = builder.take();
     let main = MainSettings::resolve(&[&main], &mut builder.cx);
     for hook in table::END {
-        hook(&mut builder);
+        hook(&mut builder, &main);
     }
     let variables = variables(&mut builder, RECORDS);
     let stream = builder.take::<Option<stream::Read>>();

@@ -29,15 +29,6 @@ pub(crate) const REFUSED: &[Refused] = &[
                  \"proxy_pass\"",
     },
     Refused {
-        names: "js_preload_object",
-        reason: "a module that \"js_import\" reads may have the object in its code",
-    },
-    Refused {
-        names: "js_periodic",
-        reason: "scripts run for requests only; a timer outside can ask a location with \
-                 \"js_content\"",
-    },
-    Refused {
         names: "js_context_reuse_max_size",
         reason: "memory is not counted by context; \"js_memory_limit\" bounds that of all",
     },

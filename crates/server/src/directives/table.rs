@@ -8,6 +8,7 @@ use millpond_exchange::scope::build::Builder;
 use millpond_exchange::scope::parts::{Part, Parts};
 use millpond_exchange::settings::level::{Hooks, keep};
 use millpond_exchange::settings::location::LocationSettings;
+use millpond_exchange::settings::main::MainSettings;
 use millpond_exchange::settings::room::Room;
 use millpond_exchange::stats;
 use millpond_exchange::stats::status_zone::{StatusZone, ZoneNames};
@@ -65,6 +66,8 @@ const ROWS: &[&[Row]] = &[
     handler::mp4::ROWS,
     #[cfg(feature = "script")]
     script::content::ROWS,
+    #[cfg(feature = "script")]
+    script::periodic::ROWS,
     #[cfg(feature = "script")]
     script::shared::ROWS,
     #[cfg(feature = "script")]
@@ -181,8 +184,12 @@ pub(crate) const END_OF_HTTP: &[fn(&mut Builder, &LocationSettings)] = &[
 ];
 
 /// Checks of a configuration that was read to its end.
-pub(crate) const END: &[fn(&mut Builder)] =
-    &[handler::limit_zone::check_uses, cache::zones::check_uses];
+pub(crate) const END: &[fn(&mut Builder, &MainSettings)] = &[
+    |builder, _| handler::limit_zone::check_uses(builder),
+    |builder, _| cache::zones::check_uses(builder),
+    #[cfg(feature = "script")]
+    script::periodic::check_masks,
+];
 
 /// All rows.
 pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {

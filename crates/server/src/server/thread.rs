@@ -221,6 +221,8 @@ impl Thread {
             listening.into_iter().partition(|it| it.binding.is_quic());
         let mut tasks: Vec<AbortHandle> = listening.into_iter().map(accept).collect();
         quic::listen(&generation, of_quic.into_iter().map(socket).collect());
+        #[cfg(feature = "script")]
+        tasks.extend(millpond_proxy::script::periodic::start(&generation));
         if self.worker.index == 0 {
             tasks.extend(refresh::start(&generation.conf));
             tasks.extend(
