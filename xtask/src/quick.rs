@@ -173,6 +173,7 @@ const AREAS: &[Area] = &[
             "script_fetch",
             "script_cache",
             "script_hostile",
+            "script_modules",
             "script_periodic",
         ],
     },

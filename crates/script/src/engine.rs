@@ -33,7 +33,7 @@ use crate::natives;
 use crate::program::{MAIN, Program, main_text};
 
 /// The parts of what every context begins with, in their order.
-const PRELUDE: [&str; 7] = [
+const PRELUDE: [&str; 8] = [
     include_str!("prelude/base.js"),
     include_str!("prelude/buffer.js"),
     include_str!("prelude/modules.js"),
@@ -41,6 +41,14 @@ const PRELUDE: [&str; 7] = [
     include_str!("prelude/shared.js"),
     include_str!("prelude/fetch.js"),
     include_str!("prelude/cache.js"),
+    include_str!("prelude/process.js"),
+];
+/// The parts that are read when a script first asks for one.
+const LATER: [(&str, &str); 4] = [
+    ("files", include_str!("prelude/files.js")),
+    ("form", include_str!("prelude/form.js")),
+    ("subtle", include_str!("prelude/subtle.js")),
+    ("zlib", include_str!("prelude/zlib.js")),
 ];
 /// The hidden name of the prelude's side in a context.
 const OWN: &str = "__millpond";
@@ -140,6 +148,8 @@ pub(crate) struct State<H> {
     is_cut: Cell<bool>,
     is_dead: Cell<bool>,
     is_running: Cell<bool>,
+    /// The bound of the memory of scripts.
+    pub(crate) memory: Cell<usize>,
     pub(crate) ground: Ground,
     pub(crate) began: Instant,
 }
@@ -200,7 +210,8 @@ impl<H: Host> State<H> {
         Ok(told)
     }
 
-    fn is_late(&self) -> bool {
+    /// True once the time of the script that runs is over; it is cut off then.
+    pub(crate) fn is_late(&self) -> bool {
         let is_late = self
             .deadline
             .get()
@@ -237,6 +248,7 @@ impl<H: Host> Engine<H> {
             is_cut: Cell::new(false),
             is_dead: Cell::new(false),
             is_running: Cell::new(false),
+            memory: Cell::new(0),
             ground,
             began: (ground.clock)(),
         });
@@ -282,6 +294,7 @@ impl<H: Host> Engine<H> {
         limits: Limits,
     ) -> Result<Instance<H>, Fault> {
         self.runtime.set_memory_limit(limits.memory);
+        self.state.memory.set(limits.memory);
         let mut idle = self.idle.borrow_mut();
         let place = idle
             .iter()
@@ -313,13 +326,7 @@ impl<H: Host> Engine<H> {
             let own = Object::new(ctx.clone())?;
             own.set("modules", Object::new(ctx.clone())?)?;
             let native = natives::make(ctx, &self.state)?;
-            let text = format!(
-                "(function(native, own) {{'use strict';{}}})",
-                PRELUDE.join("\n")
-            );
-            let mut options = EvalOptions::default();
-            options.filename = Some("millpond:prelude".to_string());
-            let prelude: Function<'_> = ctx.eval_with_options(text, options)?;
+            let prelude = prelude_part(ctx, "prelude", &PRELUDE.join("\n"))?;
             let () = prelude.call((native, own.clone()))?;
             let object: Object<'_> = ctx.globals().get("Object")?;
             let define: Function<'_> = object.get("defineProperty")?;
@@ -398,6 +405,23 @@ impl<H: Host> Drop for Engine<H> {
             self.drain();
         }
     }
+}
+
+/// A part of the prelude that is read later, by its name.
+pub(crate) fn later_part<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Function<'js>, Error> {
+    let mut parts = LATER.iter().filter(|(known, _)| *known == name);
+    match parts.next() {
+        Some((name, text)) => prelude_part(ctx, name, text),
+        None => Err(Exception::throw_type(ctx, "unknown part")),
+    }
+}
+
+/// A part of the prelude, as a function that makes what is in it.
+fn prelude_part<'js>(ctx: &Ctx<'js>, name: &str, text: &str) -> Result<Function<'js>, Error> {
+    let mut options = EvalOptions::default();
+    options.filename = Some(format!("millpond:{name}"));
+    let text = format!("(function(native, own) {{'use strict';{text}\n}})");
+    ctx.eval_with_options(text, options)
 }
 
 /// Notes in the context of a promise that it was rejected, with its reason, or that somebody has

@@ -268,6 +268,12 @@ pub trait Host: 'static {
     /// The entry under a key, or that of the request, in a zone, or that of the request.
     fn cached(&mut self, key: Option<Bytes>, zone: Option<&str>) -> Result<Option<Cached>, String>;
 
+    /// The variables of the process's environment that scripts may see.
+    fn environment(&mut self) -> Vec<(String, String)>;
+
+    /// The words of the process's command line.
+    fn arguments(&mut self) -> Vec<String>;
+
     /// A number of the process.
     fn number(&mut self, bound: Bound) -> u32;
 

@@ -13,21 +13,25 @@
 //!
 //! A call runs until the script has ended or waits. What it waits for (a timer, a subrequest) is an
 //! [`Operation`] that the host has been given; its end is told by [`Instance::resume`]. Nothing
-//! here waits, opens sockets or reads a clock of its own.
+//! here waits, opens sockets or reads a clock of its own; but for files, which scripts ask for.
 //!
 //! Invariants:
 //! 1. A turn of a script ends within its [`Limits`]; one that was cut off is never continued.
 //! 2. When a turn is over no job of it is left, so that none runs in the turn of another request.
 //! 3. A script reaches only the request whose turn it is.
 
+mod deflate;
+mod derive;
 pub mod dict;
 pub mod engine;
 pub mod fault;
+mod files;
 mod hash;
 pub mod host;
 mod modules;
 mod natives;
 pub mod program;
+mod subtle;
 pub mod url;
 
 #[cfg(test)]

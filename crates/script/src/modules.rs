@@ -13,9 +13,9 @@ use rquickjs::module::Declared;
 use rquickjs::{Ctx, Error, Exception, Module};
 
 /// Modules that are part of the engine.
-pub(crate) const BUILT_IN: [&str; 3] = ["buffer", "crypto", "querystring"];
+pub(crate) const BUILT_IN: [&str; 5] = ["buffer", "crypto", "fs", "querystring", "zlib"];
 /// Modules of njs that are not had here, with what is said of them.
-const ABSENT: [&str; 3] = ["fs", "xml", "zlib"];
+const ABSENT: [&str; 1] = ["xml"];
 /// The module that ends a program before its own code runs, so that it is read only.
 pub(crate) const STOP: &str = "millpond:stop";
 /// The most modules of one program.

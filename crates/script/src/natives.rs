@@ -11,7 +11,7 @@ use rquickjs::function::Opt;
 use rquickjs::{Array, Ctx, Error, Exception, Function, IntoJs as _, Object, TypedArray, Value};
 
 use crate::dict::{Ask, Item, Rule, Told};
-use crate::engine::State;
+use crate::engine::{State, later_part};
 use crate::fault::one_line;
 use crate::hash;
 use crate::host::{Bound, Cached, Fetch, Header, Host, Level, Operation, Order, Purge, Text};
@@ -38,6 +38,10 @@ pub(crate) fn make<'js, H: Host>(ctx: &Ctx<'js>, state: &Rc<State<H>>) -> Result
     table.fetch()?;
     table.cache()?;
     table.dicts()?;
+    table.files()?;
+    table.system()?;
+    table.packing()?;
+    table.subtle()?;
     Ok(table.made)
 }
 
@@ -54,15 +58,19 @@ macro_rules! native {
         |$state:ident, $ctx:ident $(, $arg:ident: $type:ty)*| $body:expr
     ) => {{
         #[allow(unused_variables)]
-        let $state = Rc::clone(&$table.state);
+        let $state = std::rc::Rc::clone(&$table.state);
         let function = Function::new(
             $table.ctx.clone(),
             #[allow(unused_variables)]
-            move |$ctx: Ctx<'js> $(, $arg: $type)*| $body,
+            move |$ctx: rquickjs::Ctx<'js> $(, $arg: $type)*| $body,
         )?;
         $table.made.set($name, function.with_name($name)?)?;
     }};
 }
+
+mod files;
+mod process;
+mod subtle;
 
 impl<'js, H: Host> Table<'js, H> {
     /// Bytes, digests, random numbers, time.
@@ -87,6 +95,10 @@ impl<'js, H: Host> Table<'js, H> {
             let (key, bytes) = (unhex(&ctx, &key)?, unhex(&ctx, &hex)?);
             let made = hash::keyed(&name, &key, &bytes);
             array(&ctx, &made.ok_or_else(|| unknown(&ctx, &name))?)
+        });
+
+        native!(self, "part", |state, ctx, name: String| {
+            later_part(&ctx, &name)
         });
         native!(self, "random", |state, ctx, count: usize| {
             let mut bytes = vec![0; count.min(MOST_RANDOM)];

@@ -1,6 +1,7 @@
 //! Scripts that are wrong, hostile or slow, on an engine with a host that only notes.
 
 mod bindings;
+mod built_in;
 
 use std::fs;
 use std::io;
@@ -160,6 +161,12 @@ impl Host for Notes {
     }
     fn cached(&mut self, _: Option<Bytes>, _: Option<&str>) -> Result<Option<Cached>, String> {
         Ok(None)
+    }
+    fn environment(&mut self) -> Vec<(String, String)> {
+        vec![("A".to_string(), "b".to_string())]
+    }
+    fn arguments(&mut self) -> Vec<String> {
+        vec!["program".to_string()]
     }
     fn number(&mut self, _bound: Bound) -> u32 {
         0
@@ -582,9 +589,9 @@ fn mistakes_in_modules_are_found_at_start_and_nothing_runs() {
             "could not load module",
         ),
         (
-            "import fs from 'fs';\nexport default {};",
+            "import xml from 'xml';\nexport default {};",
             None,
-            "\"fs\" is not supported",
+            "\"xml\" is not supported",
         ),
         (
             "import l from 'broken.js';\nexport default {};",

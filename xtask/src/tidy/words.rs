@@ -45,6 +45,8 @@ const DISKS: &[&str] = &[
     "crates/proxy/src/handler/",
     // Modules of scripts, while a configuration is read.
     "crates/proxy/src/script/read.rs",
+    // Files that scripts ask for.
+    "crates/script/src/files.rs",
     // Keys of AWS.
     "crates/proxy/src/upstream/aws_sign/credentials.rs",
     // Databases of addresses.
@@ -136,7 +138,11 @@ const PLACES: &[Word] = &[
         tokens: "env : : var",
         name: "std::env::var",
         support: Support::May,
-        places: &["crates/millpond/src/"],
+        places: &[
+            "crates/millpond/src/",
+            // The variables that `env` names.
+            "crates/proxy/src/script/environment.rs",
+        ],
         instead: "make it a directive or an argument",
     },
     Word {

@@ -3,6 +3,8 @@
 //! A wire brings it, and `request_body.rs` collects it.
 
 use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -50,6 +52,22 @@ pub struct BodyFile {
 }
 
 impl RequestBody {
+    /// The bytes of a collected body, from its file if it is in one; none if there is no body, or
+    /// it was not collected. One that is longer than `most` is an error.
+    pub fn bytes(&self, most: usize) -> io::Result<Option<Bytes>> {
+        match self {
+            RequestBody::None | RequestBody::Unread { .. } => Ok(None),
+            RequestBody::Memory(bytes) => Ok(Some(bytes.clone())),
+            RequestBody::File(file) => {
+                let fitting = usize::try_from(file.len).ok().filter(|len| *len <= most);
+                let len = fitting.ok_or(io::ErrorKind::FileTooLarge)?;
+                let mut bytes = vec![0; len];
+                file.file.read_exact_at(&mut bytes, 0)?;
+                Ok(Some(Bytes::from(bytes)))
+            }
+        }
+    }
+
     /// No body.
     pub fn none() -> Self {
         RequestBody::None

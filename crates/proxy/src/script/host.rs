@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use millpond_exchange::client::body::RequestBody;
 use millpond_exchange::response::Response;
 use millpond_script::{Bound, Cached, Dict, DictSpec, Header, Host, Level, Operation, Text};
 use millpond_system::log::error;
@@ -15,7 +14,7 @@ use millpond_wire::http1::Version;
 
 use super::shared::Dicts;
 use super::variable::ScriptNames;
-use super::{cache, operation};
+use super::{Scripts, cache, operation};
 use crate::log::request_error;
 use crate::request::{Request, Value};
 use crate::rewrite::set::Variable;
@@ -313,14 +312,14 @@ impl Host for RequestHost {
     }
 
     fn request_body(&mut self) -> Result<Option<Bytes>, String> {
-        match &self.req.body {
-            RequestBody::Unread { .. } => Ok(None),
-            RequestBody::None => Ok(None),
-            RequestBody::Memory(bytes) => Ok(Some(bytes.clone())),
-            RequestBody::File(_) => Err(
-                "request body is in a file; \"client_body_buffer_size\" is the most".to_string(),
-            ),
+        if self.req.body.path().is_some() {
+            let message = format_args!("http js reading request body from a temporary file");
+            request_error::write(&self.req, error::Level::Warn, message);
         }
+        let scripts = self.req.location.parts.get::<Scripts>();
+        let most = scripts.map_or(0, |scripts| scripts.limits.memory);
+        let bytes = self.req.body.bytes(most);
+        bytes.map_err(|error| format!("request body cannot be read: {error}"))
     }
 
     fn send_header(&mut self) -> Result<(), String> {
@@ -417,6 +416,14 @@ impl Host for RequestHost {
 
     fn cached(&mut self, key: Option<Bytes>, zone: Option<&str>) -> Result<Option<Cached>, String> {
         cache::look_up(&mut self.req, key, zone)
+    }
+
+    fn environment(&mut self) -> Vec<(String, String)> {
+        self.req.conf.parts.of::<ScriptNames>().environment.clone()
+    }
+
+    fn arguments(&mut self) -> Vec<String> {
+        self.req.conf.parts.of::<ScriptNames>().arguments.clone()
     }
 
     fn number(&mut self, bound: Bound) -> u32 {

@@ -20,6 +20,7 @@ pub mod body;
 mod cache;
 pub mod content;
 mod engines;
+pub mod environment;
 pub mod fetch;
 mod host;
 mod operation;

@@ -58,6 +58,10 @@ pub struct ScriptNames {
     pub(super) dicts: Vec<DictSpec>,
     pub(super) prefix: String,
     pub(super) conf_prefix: String,
+    /// The variables of the environment that `env` names, and their values.
+    pub(super) environment: Vec<(String, String)>,
+    /// The words of the process's command line.
+    pub(super) arguments: Vec<String>,
     /// True if `js_periodic` stands anywhere.
     pub(super) has_ticks: bool,
 }
@@ -82,6 +86,7 @@ impl ScriptNames {
 pub fn keep(builder: &mut Builder, parts: &mut Parts) {
     let mut names = builder.take::<ScriptNames>();
     let folder = |path: &std::path::Path| format!("{}/", path.display()).replace("//", "/");
+    names.arguments = std::env::args().collect();
     names.prefix = folder(&builder.cx.prefix);
     names.conf_prefix = folder(&builder.cx.conf_dir);
     parts.put(names);

@@ -185,6 +185,11 @@ class Request {
         return body === undefined ? new ArrayBuffer(0) : body.slice().buffer;
     }
 
+    async readRequestForm(options) {
+        return this.#kept('form', () => own.form(this.headersIn['Content-Type'],
+            this.requestBuffer, options));
+    }
+
     log(value) { native.logOf(this.#id, own.levels.INFO, own.dump(value).toWellFormed()); }
     warn(value) { native.logOf(this.#id, own.levels.WARN, own.dump(value).toWellFormed()); }
     error(value) { native.logOf(this.#id, own.levels.ERR, own.dump(value).toWellFormed()); }

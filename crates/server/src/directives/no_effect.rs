@@ -53,6 +53,7 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
         contexts: Contexts::MAIN,
         reason: "the system places threads on cores",
     },
+    #[cfg(not(feature = "script"))]
     NoEffect {
         names: "env",
         contexts: Contexts::MAIN,

@@ -67,6 +67,8 @@ const ROWS: &[&[Row]] = &[
     #[cfg(feature = "script")]
     script::content::ROWS,
     #[cfg(feature = "script")]
+    script::environment::ROWS,
+    #[cfg(feature = "script")]
     script::periodic::ROWS,
     #[cfg(feature = "script")]
     script::shared::ROWS,
