@@ -18,6 +18,23 @@ const CONF: &str = "
         location /gate { js_access one.gate; try_files /none @in; }
         location @in { return 200 in; }
         location /trusted { js_content one.go; js_fetch_trusted_certificate own.pem; }
+        location /through {
+            js_content one.go;
+            js_fetch_trusted_certificate own.pem;
+            js_fetch_proxy http://me%40here:p%3Aw@127.0.0.1:%%PORT_C%%;
+        }
+        location /through-kept {
+            js_content one.go;
+            js_fetch_keepalive 2;
+            js_fetch_trusted_certificate own.pem;
+            js_fetch_proxy http://me:x@127.0.0.1:%%PORT_C%%;
+        }
+        location /perhaps { js_content one.go; js_fetch_proxy $http_x_proxy; }
+        location /refused {
+            js_content one.go;
+            js_fetch_trusted_certificate own.pem;
+            js_fetch_proxy http://127.0.0.1:%%PORT_D%%;
+        }
         location /kept-open { js_content one.go; js_fetch_verify off; js_fetch_keepalive 2; }
     }
     server {
@@ -25,6 +42,18 @@ const CONF: &str = "
         ssl_certificate own.pem;
         ssl_certificate_key own.key;
         location / { return 200 'tls $ssl_server_name $request_uri $connection_requests'; }
+    }
+    upstream own { server 127.0.0.1:%%PORT_B%%; }
+    server {
+        listen 127.0.0.1:%%PORT_C%%;
+        location / {
+            if ($request_method = CONNECT) { tunnel_pass own; break; }
+            return 200 '$request $http_host $http_proxy_authorization';
+        }
+    }
+    server {
+        listen 127.0.0.1:%%PORT_D%%;
+        location / { return 200 'no tunnel'; }
     }";
 
 const ONE: &str = "
@@ -285,5 +314,63 @@ fn servers_are_verified_unless_a_script_says_otherwise() -> Result<()> {
         status == 502 && text.starts_with("connect failed"),
         "{text}"
     );
+    Ok(())
+}
+
+#[test]
+fn requests_go_through_a_proxy() -> Result<()> {
+    let proxy = proxy(&Origin::start()?)?;
+    let client = Client::new(proxy.port());
+    let told = fetch(&client, ("/through", "http://a.test:7/x?y", "{}"))?;
+    let expected = "GET http://a.test:7/x?y HTTP/1.1 a.test:7 Basic bWVAaGVyZTpwOnc=";
+    ensure!(told.1 == expected, "{told:?}");
+    // The server at the end of a tunnel is verified, and does not see what the proxy was told.
+    let told = fetch(&client, ("/through", "own/t", "{}"))?;
+    ensure!(told.1 == "tls localhost /t 1", "{told:?}");
+    for count in ["1", "2"] {
+        let told = fetch(&client, ("/through-kept", "own/t", "{}"))?;
+        ensure!(told.1 == format!("tls localhost /t {count}"), "{told:?}");
+    }
+    let told = fetch(&client, ("/refused", "own/t", "{}"))?;
+    ensure!(
+        told.0 == 502 && told.1.contains("connect failed: proxy"),
+        "{told:?}"
+    );
+    let through = format!("http://127.0.0.1:{}", proxy.named_port("PORT_C"));
+    for (given, expected) in [
+        (through.as_str(), "GET http://a.test/ HTTP/1.1 a.test "),
+        ("ftp://a", "failed to evaluate proxy URL"),
+        ("", "\"a.test\" could not be resolved"),
+    ] {
+        let body = "{\"url\": \"http://a.test/\", \"options\": {}}";
+        let request = Request::new("POST", "/perhaps").header("X-Proxy", given);
+        let text = client.send(&request.body(body))?.text();
+        ensure!(text.starts_with(expected), "{given}: {text}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_proxy_that_is_none_is_a_mistake() -> Result<()> {
+    for url in [
+        "https://a",
+        "http://u@a",
+        "http://:p@a",
+        "http://a:x",
+        "\"\"",
+    ] {
+        let conf = format!(
+            "js_import one.js;
+             server {{ listen 127.0.0.1:%%PORT%%; location / {{ js_fetch_proxy {url}; }} }}"
+        );
+        let started = Proxy::new(Kind::Millpond, &conf)
+            .file("one.js", ONE)
+            .start();
+        let Err(error) = started else {
+            anyhow::bail!("{url} is taken");
+        };
+        let text = format!("{error:#}");
+        ensure!(text.contains("proxy"), "{url}: {text}");
+    }
     Ok(())
 }

@@ -30,9 +30,9 @@ const CONF: &str = "
             js_periodic run.everywhere interval=20ms worker_affinity=all;
             js_periodic run.chosen interval=20ms worker_affinity=010;
             js_periodic run.asks interval=30ms;
-            js_periodic run.session interval=1h;
-            js_periodic run.throws interval=1h;
-            js_periodic run.loops interval=1h;
+            js_periodic run.session interval=50ms;
+            js_periodic run.throws interval=50ms;
+            js_periodic run.loops interval=500ms;
             js_periodic run.late interval=30ms;
         }
         location /seen { js_content run.seen; }

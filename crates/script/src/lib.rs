@@ -45,4 +45,4 @@ pub use host::{
     Text,
 };
 pub use program::{Import, Lines, LoadError, Program};
-pub use url::{Url, UrlError};
+pub use url::{Forward, Url, UrlError};

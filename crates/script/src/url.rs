@@ -21,6 +21,68 @@ pub struct Url {
     pub path: String,
 }
 
+/// A proxy that passes requests on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// Its host.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The name and the password that it is told, with a colon between them.
+    pub credentials: Option<Vec<u8>>,
+}
+
+/// The port of a proxy whose URL has none (nginx's number).
+const FORWARD_PORT: u16 = 3128;
+
+impl Forward {
+    /// Reads `http://[user:password@]host[:port]`; none for an empty text. The error is for people.
+    pub fn read(text: &str) -> Result<Option<Forward>, &'static str> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let rest = text
+            .strip_prefix("http://")
+            .ok_or("js_fetch_proxy URL must use http:// scheme")?;
+        let (credentials, place) = match rest.split_once('@') {
+            None => (None, rest),
+            Some((given, place)) => {
+                let form = "js_fetch_proxy URL credentials must be in user:password format";
+                let (user, password) = given.rsplit_once(':').ok_or(form)?;
+                let (user, password) = (unescaped(user), unescaped(password));
+                if user.is_empty() || password.is_empty() {
+                    return Err("js_fetch_proxy user or password is empty");
+                }
+                (Some([&user[..], b":", &password].concat()), place)
+            }
+        };
+        let invalid = "invalid proxy URL";
+        let place = place.strip_suffix('/').unwrap_or(place);
+        let (host, port) = split(place).ok_or(invalid)?;
+        Ok(Some(Forward {
+            host: host.to_string(),
+            port: port.map_or(Some(FORWARD_PORT), number).ok_or(invalid)?,
+            credentials,
+        }))
+    }
+}
+
+/// The bytes that a text with percent escapes stands for; what is no escape stays.
+fn unescaped(text: &str) -> Vec<u8> {
+    let bytes = text.as_bytes();
+    let mut made = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let digits = text.get(at + 1..at + 3).filter(|_| *byte == b'%');
+        let escaped = digits
+            .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        made.push(escaped.unwrap_or(*byte));
+        at += if escaped.is_some() { 3 } else { 1 };
+    }
+    made
+}
+
 /// The reason why a URL is none that can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
@@ -101,6 +163,35 @@ fn number(digits: &str) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn proxies_are_read_with_what_they_are_told() {
+        let read =
+            |text| Forward::read(text).map(|it| it.map(|it| (it.host, it.port, it.credentials)));
+        let forward = |host: &str, port, told: Option<&str>| {
+            let told = told.map(|told| told.as_bytes().to_vec());
+            Ok(Some((host.to_string(), port, told)))
+        };
+        assert_eq!(read(""), Ok(None));
+        assert_eq!(read("http://a"), forward("a", 3128, None));
+        assert_eq!(read("http://a:8/"), forward("a", 8, None));
+        assert_eq!(read("http://u:p@a:8"), forward("a", 8, Some("u:p")));
+        let escaped = read("http://u%40d:p%40ss%3Aw%zz@127.0.0.1:8");
+        assert_eq!(escaped, forward("127.0.0.1", 8, Some("u@d:p@ss:w%zz")));
+        for wrong in [
+            "http:/",
+            "https://a",
+            "a:8",
+            "http://",
+            "http://u@a",
+            "http://:p@a",
+            "http://u:@a",
+            "http://a:0x",
+            "http://a b",
+        ] {
+            assert!(Forward::read(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn urls_are_read() {

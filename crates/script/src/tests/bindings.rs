@@ -7,6 +7,8 @@ const SCRIPT: &str = r#"
     import fsless, { Buffer as B } from 'buffer';
     import cryptography from 'crypto';
     import query from 'querystring';
+    import files from 'fs';
+    import pack from 'zlib';
 
     let seen = new Set();
     let calls = 0;
@@ -67,9 +69,15 @@ const SCRIPT: &str = r#"
         }
     }
 
+    // What does no harm where the test runs.
+    const { accessSync, closeSync, existsSync, fstatSync, lstatSync, openSync, readFileSync,
+        readSync, readdirSync, readlinkSync, realpathSync, statSync, readFile, stat } = files;
+
     function all(r) {
         [r, r.variables, r.rawVariables, r.headersIn, r.headersOut, r.cache, ngx, ngx.shared.d,
-            crypto, cryptography, cryptography.createHash('sha256'),
+            crypto, crypto.subtle, pack, { accessSync, closeSync, existsSync, fstatSync, lstatSync,
+                openSync, readFileSync, readSync, readdirSync, readlinkSync, realpathSync, statSync,
+                readFile, stat }, cryptography, cryptography.createHash('sha256'),
             cryptography.createHmac('sha1', 'k'), query, B, new B(3), Headers,
             new Headers({ a: 'b' }), new Request('http://a/'), new Response('b'), console, njs,
             new TextEncoder(), new TextDecoder(), { setTimeout, clearTimeout, setImmediate },

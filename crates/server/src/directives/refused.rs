@@ -24,11 +24,6 @@ pub(crate) const REFUSED: &[Refused] = &[
         reason: "scripts see no sessions of \"stream\"",
     },
     Refused {
-        names: "js_fetch_proxy",
-        reason: "ngx.fetch() asks no proxy; \"r.subrequest()\" asks a location with \
-                 \"proxy_pass\"",
-    },
-    Refused {
         names: "js_context_reuse_max_size",
         reason: "memory is not counted by context; \"js_memory_limit\" bounds that of all",
     },

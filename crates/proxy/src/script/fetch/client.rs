@@ -14,7 +14,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use millpond_conf::OffOr;
 use millpond_exchange::settings::Location;
 use millpond_exchange::worker::Worker;
-use millpond_script::{Fetch, Fetched};
+use millpond_script::{Fetch, Fetched, Forward, Url};
 use millpond_system::address::Address;
 use millpond_system::clock::{self, Instant};
 use millpond_system::log::error::os_error;
@@ -22,6 +22,7 @@ use millpond_system::quota::{Seat, Side};
 use millpond_system::socket::More;
 use millpond_system::timer::Timer;
 use millpond_system::transport::Transport;
+use millpond_wire::base64;
 use millpond_wire::http1::Method;
 use millpond_wire::http1::chunked::{ChunkEvent, ChunkedDecoder, Strictness, TrailerLimits};
 use millpond_wire::http1::response::{Fault, Framing, Progress, ResponseHead, ResponseParser};
@@ -70,16 +71,32 @@ pub(in crate::script) struct Asking {
     worker: Rc<Worker>,
     location: Arc<Location>,
     by: Arc<Fetching>,
+    /// The proxy that is asked.
+    forward: Option<Arc<Forward>>,
 }
 
 impl Asking {
-    /// The way of a request; none where its location has no scripts.
-    pub(super) fn of(req: &Request) -> Option<Asking> {
-        let scripts: &Scripts = req.location.parts.get()?;
-        Some(Asking {
+    /// The way of a request.
+    pub(super) fn of(req: &mut Request) -> Result<Asking, String> {
+        let location = Arc::clone(&req.location);
+        let scripts: Option<&Scripts> = location.parts.get();
+        let Some(by) = scripts.map(|scripts| Arc::clone(&scripts.fetching)) else {
+            return Err("ngx.fetch() cannot be used here".to_string());
+        };
+        let forward = match (&by.forward, &by.policy.proxy) {
+            (None, Some(template)) => {
+                let text = req.eval(template);
+                let read = Forward::read(&String::from_utf8_lossy(&text));
+                read.map_err(|_| "failed to evaluate proxy URL")?
+                    .map(Arc::new)
+            }
+            (fixed, _) => fixed.clone(),
+        };
+        Ok(Asking {
             worker: Rc::clone(req.worker()),
-            location: Arc::clone(&req.location),
-            by: Arc::clone(&scripts.fetching),
+            location,
+            by,
+            forward,
         })
     }
 
@@ -98,7 +115,8 @@ impl Asking {
             origin: origin.clone(),
         };
         let may_keep = self.may_keep(&key);
-        let message = message(fetch, (!may_keep).then_some("close"));
+        let forward = self.forward.as_deref().filter(|_| origin.is_none());
+        let message = message(fetch, (!may_keep).then_some("close"), forward);
         let idle = self.worker.of::<IdleFetches>();
         if let Some(link) = idle.take(&key).filter(|_| may_keep) {
             match self.on(link, (fetch, &message), &key).await {
@@ -129,7 +147,9 @@ impl Asking {
             .origin
             .as_ref()
             .is_some_and(|origin| Arc::ptr_eq(origin, &self.by.unverified));
-        self.by.policy.idle > 0 && !is_unverified
+        // One of another request may go through another proxy.
+        let is_fixed = self.by.policy.proxy.is_none() || self.by.forward.is_some();
+        self.by.policy.idle > 0 && !is_unverified && is_fixed
     }
 
     /// Sends a request on a connection, and reads its answer; the connection is kept if it may be.
@@ -161,12 +181,15 @@ impl Asking {
     }
 
     async fn connect(&self, fetch: &Fetch, origin: Option<&Arc<Origin>>) -> Result<Link, String> {
-        let url = &fetch.url;
+        let (host, port) = match &self.forward {
+            Some(forward) => (&forward.host, forward.port),
+            None => (&fetch.url.host, fetch.url.port),
+        };
         let resolver = &self.location.settings.resolver;
-        let asked = resolver.addresses(&url.host, url.port).await;
+        let asked = resolver.addresses(host, port).await;
         let found = asked.map_err(|unresolved| {
             let why = unresolved.why();
-            format!("\"{}\" could not be resolved ({why})", url.host)
+            format!("\"{host}\" could not be resolved ({why})")
         })?;
         let mut outcome = Err("connect failed: there is no address".to_string());
         for address in found {
@@ -197,24 +220,63 @@ impl Asking {
         let address = Address::Inet(address);
         let connected = connect::plain(&address, &policy, (None, &timer)).await;
         let socket = connected.map_err(|error| failed(&error))?;
-        let transport = match origin {
-            None => Transport::Plain(socket),
-            Some(origin) => {
-                let peer = Peer::new(address, PeerSettings::new(&fetch.url.host), None);
-                let by = Encryption::to(origin, &fetch.url.host);
-                let within = (&timer, policy.timeout);
-                let encrypted = encryption::encrypt(socket, &peer, &by, within).await;
-                encrypted.map_err(|error| failed(&error))?
-            }
-        };
-        Ok(Link {
-            transport,
+        let mut link = Link {
+            transport: Transport::Plain(socket),
             inbox: BytesMut::new(),
             timer,
             requests: 0,
             young_until: clock::instant() + self.by.policy.age,
             _seat: seat,
-        })
+        };
+        let Some(origin) = origin else {
+            return Ok(link);
+        };
+        if let Some(forward) = &self.forward {
+            let dug = self.tunnel(&mut link, forward, fetch).await;
+            dug.map_err(|why| failed(&why))?;
+        }
+        let Transport::Plain(socket) = link.transport else {
+            return Err(failed(&"it is encrypted already"));
+        };
+        let peer = Peer::new(address, PeerSettings::new(&fetch.url.host), None);
+        let by = Encryption::to(origin, &fetch.url.host);
+        let within = (&link.timer, policy.timeout);
+        let encrypted = encryption::encrypt(socket, &peer, &by, within).await;
+        let transport = encrypted.map_err(|error| failed(&error))?;
+        Ok(Link { transport, ..link })
+    }
+
+    /// Has a proxy dig a tunnel to the server of a URL (RFC 9110 §9.3.6).
+    async fn tunnel(
+        &self,
+        link: &mut Link,
+        forward: &Forward,
+        fetch: &Fetch,
+    ) -> Result<(), String> {
+        let url = &fetch.url;
+        let host = if url.host.contains(':') {
+            format!("[{}]", url.host)
+        } else {
+            url.host.clone()
+        };
+        let place = format!("{host}:{}", url.port);
+        let mut text = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n");
+        if let Some(told) = &forward.credentials {
+            text += &format!("Proxy-Authorization: Basic {}\r\n", base64::encode(told));
+        }
+        text += "\r\n";
+        self.send(link, text.as_bytes())
+            .await
+            .map_err(Failed::why)?;
+        let head = self.head(link).await.map_err(Failed::why)?;
+        if !(200..300).contains(&head.status) {
+            let status = head.status;
+            return Err(format!("proxy CONNECT failed with status {status}"));
+        }
+        if !link.inbox.is_empty() {
+            return Err("proxy has sent more than its answer to CONNECT".to_string());
+        }
+        Ok(())
     }
 
     async fn send(&self, link: &Link, message: &[u8]) -> Result<(), Failed> {
@@ -348,9 +410,17 @@ fn is_safe(method: &str) -> bool {
     matches!(method, "GET" | "HEAD" | "OPTIONS")
 }
 
-/// The bytes of a request.
-fn message(fetch: &Fetch, connection: Option<&str>) -> Vec<u8> {
-    let mut text = format!("{} {} HTTP/1.1\r\n", fetch.method, fetch.url.path).into_bytes();
+/// The bytes of a request; to a proxy, with the whole URL.
+fn message(fetch: &Fetch, connection: Option<&str>, forward: Option<&Forward>) -> Vec<u8> {
+    let Url {
+        authority, path, ..
+    } = &fetch.url;
+    let method = &fetch.method;
+    let line = match forward {
+        Some(_) => format!("{method} http://{authority}{path} HTTP/1.1\r\n"),
+        None => format!("{method} {path} HTTP/1.1\r\n"),
+    };
+    let mut text = line.into_bytes();
     let mut field = |name: &[u8], value: &[u8]| {
         text.extend_from_slice(name);
         text.extend_from_slice(b": ");
@@ -373,6 +443,10 @@ fn message(fetch: &Fetch, connection: Option<&str>) -> Vec<u8> {
     }
     if let Some(connection) = connection {
         field(b"Connection", connection.as_bytes());
+    }
+    if let Some(told) = forward.and_then(|forward| forward.credentials.as_ref()) {
+        let told = format!("Basic {}", base64::encode(told));
+        field(b"Proxy-Authorization", told.as_bytes());
     }
     let has_body = !fetch.body.is_empty() || matches!(fetch.method.as_str(), "POST" | "PUT");
     if has_body {

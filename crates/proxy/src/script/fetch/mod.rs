@@ -16,9 +16,9 @@ pub mod idle;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millpond_conf::{ByteSize, Family, Flags, Spanned};
+use millpond_conf::{ByteSize, Family, Flags, Spanned, Template};
 use millpond_exchange::settings::level::{Closing, OwnFamily};
-use millpond_script::{Fetch, Reply};
+use millpond_script::{Fetch, Forward, Reply};
 use millpond_system::clock;
 
 use self::client::Asking;
@@ -64,6 +64,11 @@ pub struct FetchPolicy {
     /// that is to be verified is not asked.
     #[directive(name = "js_fetch_trusted_certificate")]
     pub trusted: Option<FileName>,
+    /// A proxy that requests go through: `http://[user:password@]host[:port]`, port 3128 without
+    /// one. The value may have variables; where it is empty no proxy is asked. Requests of `https`
+    /// go through a tunnel. Connections through a proxy whose URL has variables are not kept.
+    #[directive(name = "js_fetch_proxy")]
+    pub proxy: Option<Template>,
     /// The connections that each worker keeps for the next requests of a location; 0: none.
     #[directive(name = "js_fetch_keepalive", default = "0")]
     pub idle: u32,
@@ -86,6 +91,8 @@ pub(super) struct Fetching {
     verified: Option<Arc<Origin>>,
     /// Encryption with any server.
     unverified: Arc<Origin>,
+    /// The proxy, where its URL is the same for all requests.
+    forward: Option<Arc<Forward>>,
 }
 
 impl Fetching {
@@ -117,12 +124,39 @@ impl Fetching {
             Some(_) => Some(origins::of_lines(&checked, "js_fetch", level.builder)?),
             None => None,
         };
+        let forward = forward_of(level, &policy)?;
         Some(Fetching {
             policy,
+            forward,
             verified,
             unverified,
         })
     }
+}
+
+/// The proxy of a block, where its URL has no variables; nothing if it is wrong, which is reported.
+fn forward_of(level: &mut Closing<'_>, policy: &FetchPolicy) -> Option<Option<Arc<Forward>>> {
+    let literal = policy.proxy.as_ref().and_then(Template::as_literal);
+    let Some(text) = literal.map(String::from_utf8_lossy) else {
+        return Some(None);
+    };
+    match Forward::read(&text) {
+        Ok(Some(forward)) => Some(Some(Arc::new(forward))),
+        Ok(None) => {
+            wrong_proxy(level, format!("proxy host is empty in URL: {text}"));
+            None
+        }
+        Err(why) => {
+            wrong_proxy(level, format!("invalid proxy URL: {text}: {why}"));
+            None
+        }
+    }
+}
+
+fn wrong_proxy(level: &mut Closing<'_>, message: String) {
+    let line = level.span_of_own::<FetchPolicy>("js_fetch_proxy");
+    let span = line.unwrap_or_else(|| level.span());
+    level.error_once(span, message);
 }
 
 /// Asks another server, and waits for its answer.
@@ -136,6 +170,6 @@ pub(super) async fn ask(asking: Asking, fetch: Box<Fetch>) -> Reply {
 }
 
 /// All that a request to another server needs of the one that it is made for.
-pub(super) fn asking(req: &Request) -> Result<Asking, String> {
-    Asking::of(req).ok_or_else(|| "ngx.fetch() cannot be used here".to_string())
+pub(super) fn asking(req: &mut Request) -> Result<Asking, String> {
+    Asking::of(req)
 }
