@@ -245,7 +245,7 @@ impl Reason {
 impl From<NotStored> for Reason {
     fn from(why: NotStored) -> Self {
         match why {
-            NotStored::AskedOnce => Reason::MinUses,
+            NotStored::AskedSeldom => Reason::MinUses,
             NotStored::Full => Reason::ZoneFull,
             NotStored::QueueFull => Reason::DiskBusy,
             NotStored::TooLarge => Reason::TooLarge,

@@ -65,9 +65,9 @@ pub enum NotStored {
     /// The disk does not keep up.
     #[error("write queue is full")]
     QueueFull,
-    /// The key was not asked for before, and the zone takes only what is asked for twice.
-    #[error("asked for only once")]
-    AskedOnce,
+    /// The key was not asked for often enough before, and the zone is full of what was.
+    #[error("not asked for often enough")]
+    AskedSeldom,
     /// The disk answered with an error, or has less than `min_free` left.
     #[error("disk does not take more")]
     Disk,

@@ -24,31 +24,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
-
 use crate::admit::{EXTENT, Hold};
+use crate::choice::{Choice, Taking};
 use crate::disk::open::SegmentFile;
 use crate::disk::segment::{Place, Plan};
 use crate::disk::writer::Job;
 use crate::fill::{Fill, ViewState};
-use crate::history::History;
-use crate::key::Key;
 use crate::lock::{lock, write};
 use crate::volume::{Admission, Inner, Volume, ZoneConf};
 
-/// Share of the bytes stored on trial (one in so many) that was not asked for before, in a full
-/// zone. Measured: see `docs/eviction.md`; half loses as much to a scan as it gains when popularity
-/// changes.
-const TRIAL_SHARE: u64 = 10;
-/// Bytes that an entry of unknown length counts. Arbitrary: most bodies of unknown length are
-/// pages.
-const TRIAL_LEN: u64 = 64 << 10;
-/// Bytes that an entry takes beside its body: an ordinary head, its header and its row.
-const TRIAL_HEAD: u64 = 512;
-/// Bounds of what is saved up for entries that were not asked for before: one part in so many of
-/// the zone, and so many bytes; an entry that is larger is never stored on trial. Arbitrary.
-const CREDIT_SHARE: u64 = 16;
-const MOST_CREDIT: u64 = 64 << 20;
 /// Granted to a fill whose length is not known. Arbitrary: most bodies of unknown length are pages.
 const UNKNOWN_LEN: u64 = 8 << 20;
 /// All grants together are at most one part in so many of what the zone can hold.
@@ -64,17 +48,8 @@ pub(crate) struct Limits {
     min_free: AtomicU64,
     /// Milliseconds; 0: never.
     scrub_ms: AtomicU64,
-    /// Keys that were asked for, if that decides what is stored.
-    history: ArcSwapOption<History>,
-    /// Bytes of what was not asked for before that may be stored.
-    trial_credit: AtomicU64,
-    /// The most that these may be; 0 where it has no share.
-    most_credit: AtomicU64,
-}
-
-/// Bytes of the credit that an entry costs.
-fn trial_cost(expected_len: Option<u64>) -> u64 {
-    expected_len.unwrap_or(TRIAL_LEN).saturating_add(TRIAL_HEAD)
+    /// Choice of what a full zone takes.
+    pub(crate) choice: Choice,
 }
 
 impl Limits {
@@ -84,9 +59,7 @@ impl Limits {
             inactive_s: AtomicU32::new(0),
             min_free: AtomicU64::new(0),
             scrub_ms: AtomicU64::new(0),
-            history: ArcSwapOption::empty(),
-            trial_credit: AtomicU64::new(0),
-            most_credit: AtomicU64::new(0),
+            choice: Choice::new(),
         };
         limits.set(conf);
         limits
@@ -99,60 +72,17 @@ impl Limits {
         let scrub_ms = conf.scrub.map_or(0, |every| every.as_millis() as u64);
         self.scrub_ms.store(scrub_ms, Ordering::Relaxed);
         let limit = conf.max_size.unwrap_or(u64::MAX);
-        let most_credit = match conf.admission {
-            Admission::Trial => (limit / CREDIT_SHARE).min(MOST_CREDIT),
-            Admission::All | Admission::SecondHit => 0,
+        let taking = match conf.admission {
+            Admission::All => Taking::Everything,
+            Admission::SecondHit => Taking::AskedFor,
+            Admission::Trial => Taking::AskedForAndTrial,
         };
-        self.most_credit.store(most_credit, Ordering::Relaxed);
-        self.trial_credit.fetch_min(most_credit, Ordering::Relaxed);
-        let keeps_history = self.history.load().is_some();
-        match conf.admission {
-            Admission::All => self.history.store(None),
-            Admission::SecondHit | Admission::Trial if keeps_history => {}
-            Admission::SecondHit | Admission::Trial => {
-                self.history.store(Some(Arc::new(History::new(limit))));
-            }
-        }
+        self.choice.set(limit, taking);
     }
 
     /// Seconds after which an unused entry is gone.
     pub(crate) fn inactive_s(&self) -> u32 {
         self.inactive_s.load(Ordering::Relaxed)
-    }
-
-    /// Notes that somebody wants a key stored; false if that is the first time, as far as is known,
-    /// and the second is asked for.
-    pub(crate) fn admits(&self, key: &Key, entries: &dyn Fn() -> u64) -> bool {
-        let history = self.history.load();
-        let notes = |history: &Arc<History>| history.note(key, entries);
-        history.as_ref().is_none_or(notes)
-    }
-
-    /// Notes that something is stored that was asked for before: it pays for what was not.
-    pub(crate) fn earn_trial(&self, expected_len: Option<u64>) {
-        let earned = trial_cost(expected_len) / (TRIAL_SHARE - 1);
-        let most = self.most_credit.load(Ordering::Relaxed);
-        let add = |credit: u64| Some(credit.saturating_add(earned).min(most));
-        // Always changed: the closure gives a value.
-        let _ = self
-            .trial_credit
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-    }
-
-    /// True if something is stored though it was not asked for before.
-    pub(crate) fn admits_on_trial(&self, expected_len: Option<u64>) -> bool {
-        let cost = trial_cost(expected_len);
-        let pay = |credit: u64| credit.checked_sub(cost);
-        let credit = &self.trial_credit;
-        credit
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay)
-            .is_ok()
-    }
-
-    /// Bytes of memory of the history of what was asked for.
-    pub(crate) fn history_memory(&self) -> u64 {
-        let history = self.history.load();
-        history.as_ref().map_or(0, |history| history.memory())
     }
 
     /// Interval at which all entries are compared with their checksums; zero: never.

@@ -10,7 +10,7 @@
 //! - `entry` – an entry and the regions of its body
 //! - `cold`, `unloaded` – looking an entry up without waiting for its disk, or for the index
 //! - `index`, `memory` – where entries are, and which are in memory
-//! - `history` – which keys were asked for lately
+//! - `choice`, `history` – what a full zone takes; which keys were asked for lately, and how often
 //! - `remove` – taking entries out
 //! - `sweep`, `rewrite` – eviction, inactivity, space
 //! - `recover`, `load` – opening, in the foreground and in the background, and closing
@@ -34,6 +34,7 @@
 //! **Invariant:** no byte that differs from what was appended is ever handed out.
 
 mod admit;
+mod choice;
 mod clock;
 mod cold;
 mod departure;

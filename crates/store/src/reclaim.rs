@@ -33,7 +33,7 @@ use crate::disk::writer::Job;
 use crate::index::{Dependent, Slot};
 use crate::key::Key;
 use crate::lock::lock;
-use crate::rewrite::Candidate;
+use crate::rewrite::{Candidate, may_be_moved};
 use crate::volume::Inner;
 
 /// Segments that one sweep gives back; the next one goes on. Arbitrary: four gigabytes a second,
@@ -226,9 +226,7 @@ impl Inner {
         if reclaim.witness.is_none_or(|witness| witness.segment != id) {
             return;
         }
-        let candidates = self.candidates(&keys, |slot| {
-            !slot.is_in_flight() && (slot.is_sliced() || slot.place().segment == id)
-        });
+        let candidates = self.candidates(&keys, |slot| may_be_moved(slot, id));
         let mut left = MOST_MOVED;
         let mut is_whole = true;
         let mut gives_up = false;

@@ -2,9 +2,9 @@
 //!
 //! A turn is done by the disk thread when hardly a segment is free. It goes through the summary of
 //! the oldest segment, writes what pays most to the end of the log, and has it evicted. What
-//! pays most is what was used most often for the space that it takes. Each turn adds a sixth of
-//! the segment to a credit that pays for this, so that for each byte of new data at most a fifth of
-//! a byte is written again.
+//! pays most is worth most for the space that it takes, and what leaves must be worth less than
+//! what comes (`choice`). Each turn adds two ninths of the segment to a credit that pays for this,
+//! so that for each byte of new data at most two sevenths of a byte are written again.
 //!
 //! 1. An entry is moved only if it still stands where the turn found it, under the lock of its
 //!    shard; a newer one or a removal wins.
@@ -24,6 +24,7 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 
 use crate::admit::{Hold, NewBody, Publish, Source};
+use crate::choice::{Extent, Lost, worth};
 use crate::disk::format::{Kind, payload_sum};
 use crate::disk::segment::{Load, Log, Retired, Turned, file_cost};
 use crate::disk::writer::Job;
@@ -36,11 +37,14 @@ use crate::volume::Inner;
 
 /// At most one segment in so many is kept free, and at least one, so that callers seldom evict
 /// themselves.
-const FREE_SHARE: u64 = 16;
+const FREE_SHARE: u64 = 32;
 /// Zones with fewer segments keep none free.
 const FEW_SEGMENTS: u64 = 8;
-/// At most one byte in so many of what is evicted is written again.
-const REWRITE_SHARE: u64 = 6;
+/// At most so many bytes in so many of what is evicted are written again.
+const REWRITTEN: u64 = 2;
+const OF_EVICTED: u64 = 9;
+/// Uses that count. More would outlast too many turns.
+const MOST_HITS: u16 = 255;
 /// The most that the credit holds, in segments: enough for an entry that is larger than its share.
 const MAX_CREDIT: u64 = 2;
 
@@ -49,6 +53,21 @@ pub(crate) struct Candidate {
     pub(crate) slot: Slot,
     /// Bytes that this takes.
     pub(crate) cost: u64,
+    /// Uses, as far as they count still.
+    uses: f64,
+}
+
+impl Candidate {
+    /// Worth of each of its bytes.
+    fn worth(&self) -> f64 {
+        worth(self.uses, self.cost)
+    }
+}
+
+/// True if an entry that needs a segment may be written again.
+pub(crate) fn may_be_moved(slot: &Slot, segment: u32) -> bool {
+    // What is not in slices and stands elsewhere came in its place meanwhile.
+    !slot.is_in_flight() && (slot.is_sliced() || slot.place().segment == segment)
 }
 
 impl Inner {
@@ -85,24 +104,7 @@ impl Inner {
         let Some((id, size, keys)) = self.oldest_keys() else {
             return;
         };
-        let size = u64::from(size);
-        let credit = self.rewrite_credit.load(Ordering::Relaxed) + size / REWRITE_SHARE;
-        let mut credit = credit.min(size * MAX_CREDIT);
-        let mut has_copies = false;
-        let is_in_use = |slot: &Slot| {
-            let may_need_it = slot.is_sliced() || slot.place().segment == id;
-            slot.hits() > 0 && !slot.is_in_flight() && may_need_it
-        };
-        for candidate in self.candidates(&keys, is_in_use) {
-            if !self.disk.queue.has_room(candidate.cost) {
-                break;
-            }
-            if candidate.cost <= credit && self.rewrite(&candidate, id, 1).is_some() {
-                credit -= candidate.cost;
-                has_copies = true;
-            }
-        }
-        self.rewrite_credit.store(credit, Ordering::Relaxed);
+        let has_copies = self.keep_used(id, u64::from(size), &keys);
         if !has_copies || self.conf.flush.is_zero() {
             self.evict_if_oldest(id);
         } else {
@@ -114,6 +116,40 @@ impl Inner {
             });
             self.disk.queue.push(Job::Settle);
         }
+    }
+
+    /// Writes again what pays most of a segment, within the credit, and notes what is lost with the
+    /// rest; true if anything was written.
+    fn keep_used(&self, id: u32, size: u64, keys: &[Key]) -> bool {
+        let saved = self.rewrite_credit.load(Ordering::Relaxed);
+        let before = (saved + size * REWRITTEN / OF_EVICTED).min(size * MAX_CREDIT);
+        let mut credit = before;
+        let mut lost = Lost::default();
+        for candidate in self.candidates(keys, |slot| may_be_moved(slot, id)) {
+            let Candidate { cost, uses, .. } = candidate;
+            let is_kept = uses > 0.0
+                && cost <= credit
+                && self.disk.queue.has_room(cost)
+                && self.rewrite(&candidate, id, 1).is_some();
+            if is_kept {
+                credit -= cost;
+                continue;
+            }
+            // All of it is lost now, also what stands in later segments, which will count as dead.
+            lost.worth += candidate.worth() * cost as f64;
+            if uses > 0.0 {
+                self.limits.choice.remember(&candidate.slot.key, uses);
+            }
+        }
+        let copied = before - credit;
+        lost.bytes = size.saturating_sub(copied);
+        self.rewrite_credit.store(credit, Ordering::Relaxed);
+        let segments = lock(&self.disk.log).segments.len() as u64;
+        // Not under the lock of the log: each shard is locked for it.
+        let entries = self.index.count();
+        let zone = Extent { segments, entries };
+        self.limits.choice.note_turn(lost, self.now_s(), zone);
+        copied > 0
     }
 
     /// Notes that the copies of what was in use are in the kernel.
@@ -155,22 +191,21 @@ impl Inner {
         keys: &[Key],
         is_wanted: impl Fn(&Slot) -> bool,
     ) -> Vec<Candidate> {
+        let (choice, now) = (&self.limits.choice, self.now_s());
+        let pace = choice.pace();
         let mut found: Vec<Candidate> = Vec::new();
         for key in keys {
             let Some(slot) = self.index.get(key).filter(&is_wanted) else {
                 continue;
             };
-            let size = u64::from(slot.place().size);
-            let body = if slot.is_sliced() { slot.body_len() } else { 0 };
+            let uses = slot.hits().min(MOST_HITS) + u16::from(choice.uses_before(key));
             found.push(Candidate {
                 slot,
-                cost: size + body,
+                cost: slot.disk_size(),
+                uses: pace.faded(uses.into(), now.saturating_sub(slot.used)),
             });
         }
-        // Uses for each byte, without fractions. An entry is at most 2^48 bytes long.
-        let worth =
-            |of: &Candidate, by: &Candidate| u128::from(of.slot.hits()) * u128::from(by.cost);
-        found.sort_by(|one, other| worth(other, one).cmp(&worth(one, other)));
+        found.sort_by(|one, other| other.worth().total_cmp(&one.worth()));
         found
     }
 
@@ -201,7 +236,12 @@ impl Inner {
         let file = self.disk.file(id)?;
         let found = self.disk.read_summary(id, &file, size).ok()??;
         let entries = found.rows.iter().filter(|row| row.kind == Kind::Entry);
-        keys.extend(entries.map(|row| row.key));
+        let stands = |key: &Key| {
+            self.index
+                .get(key)
+                .is_some_and(|it| it.place().segment == id)
+        };
+        keys.extend(entries.map(|row| row.key).filter(stands));
         keys.sort_unstable_by_key(|key| key.0);
         keys.dedup();
         Some((id, size, keys))

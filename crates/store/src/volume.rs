@@ -69,8 +69,9 @@ pub enum Admission {
     /// Everything.
     #[default]
     All,
-    /// Entries whose keys were asked for before, within a bounded memory. Bodies without a byte are
-    /// stored at once, as is what takes the place of an entry.
+    /// Entries whose keys were asked for before, within a bounded memory, and so often that they
+    /// are worth more than what leaves for them. Bodies without a byte are stored at once, as is
+    /// what takes the place of an entry.
     SecondHit,
     /// Entries as for `SecondHit`, and of the others as much as is a tenth of what the zone stores.
     Trial,
@@ -167,8 +168,8 @@ pub struct Usage {
     pub lost: u64,
     /// Fills that the zone did not take, at their beginning or on the way.
     pub not_stored: u64,
-    /// Number of those entries that were asked for only once.
-    pub asked_once: u64,
+    /// Number of those that were not asked for often enough.
+    pub asked_seldom: u64,
     /// Bytes written to the disk.
     pub written_bytes: u64,
     /// Number of writes that that took.
@@ -216,7 +217,7 @@ pub(crate) struct Counters {
     pub(crate) corrupt: AtomicU64,
     pub(crate) lost: AtomicU64,
     pub(crate) not_stored: AtomicU64,
-    pub(crate) asked_once: AtomicU64,
+    pub(crate) asked_seldom: AtomicU64,
     pub(crate) written_bytes: AtomicU64,
     pub(crate) writes: AtomicU64,
     pub(crate) rewritten_bytes: AtomicU64,
@@ -613,20 +614,20 @@ impl Inner {
         }
         let is_chosen = self.is_full.load(Ordering::Relaxed) && expected_len != Some(0);
         if is_chosen && !self.is_chosen(key, expected_len) {
-            self.counters.asked_once.fetch_add(1, Ordering::Relaxed);
-            return Err(NotStored::AskedOnce);
+            self.counters.asked_seldom.fetch_add(1, Ordering::Relaxed);
+            return Err(NotStored::AskedSeldom);
         }
         Ok(())
     }
 
     /// True if a full zone takes something.
     fn is_chosen(&self, key: &Key, expected_len: Option<u64>) -> bool {
-        let entries = || self.index.count();
-        let is_known = self.index.get(key).is_some() || self.limits.admits(key, &entries);
-        if is_known {
-            self.limits.earn_trial(expected_len);
+        let choice = &self.limits.choice;
+        if self.index.get(key).is_some() {
+            choice.earn(expected_len);
+            return true;
         }
-        is_known || self.limits.admits_on_trial(expected_len)
+        choice.takes(key, expected_len, &|| self.index.count())
     }
 
     /// An entry for what is in memory, with the segments of its body pinned.
@@ -752,7 +753,7 @@ impl Inner {
             live_bytes: self.index.holdings().disk_bytes(),
             max_size,
             memory_bytes: self.index.memory_used(),
-            index_bytes: self.index.table_memory() + self.limits.history_memory(),
+            index_bytes: self.index.table_memory() + self.limits.choice.memory(),
             index_spilled: self.index.spilled(),
             queued_bytes: self.disk.queue.bytes(),
             evicted: count(&self.counters.evicted),
@@ -760,7 +761,7 @@ impl Inner {
             corrupt: count(&self.counters.corrupt),
             lost: count(&self.counters.lost),
             not_stored: count(&self.counters.not_stored),
-            asked_once: count(&self.counters.asked_once),
+            asked_seldom: count(&self.counters.asked_seldom),
             written_bytes: count(&self.counters.written_bytes),
             writes: count(&self.counters.writes),
             rewritten_bytes: count(&self.counters.rewritten_bytes),

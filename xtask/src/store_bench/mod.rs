@@ -81,7 +81,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "replay",
-        about: "hit ratios against other policies; write amplification at most 1.2",
+        about: "hit ratios against other policies; write amplification at most 1.3",
         run: |args| example("replay", args),
     },
     Bench {

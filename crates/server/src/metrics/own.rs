@@ -286,7 +286,7 @@ pub(super) const METRICS: &[Metric] = &[
         "Records lost because a disk refused to write or to sync them.",
         |facts, out| zones(facts, out, |it| it.usage.lost))),
     metric("millpond_zone_not_stored_total", Counter, &["zone"], (
-        "Fills that were not stored: no room, a full queue, asked for only once.",
+        "Fills that were not stored: no room, a full queue, not asked for often enough.",
         |facts, out| zones(facts, out, |it| it.usage.not_stored))),
     metric("millpond_zone_encodings_total", Counter, &["zone", "outcome"], (
         "Encodings of stored answers (`proxy_cache_encodings`) that were `made`; not kept because \

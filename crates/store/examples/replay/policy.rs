@@ -1,8 +1,11 @@
-//! Policies that the store is compared with: LRU, LFU, S3-FIFO, FIFO and nginx, as models that
-//! count bytes.
+//! Policies that the store is compared with: LRU, LFU, S3-FIFO, FIFO, and other caches by what they
+//! do, as models that count bytes.
 //!
-//! The models have no overhead, except nginx's: whole blocks of 4 KiB for each file, and no more
-//! entries than its `keys_zone` has room for.
+//! The models have no overhead, except those of caches. nginx: whole blocks of 4 KiB for each
+//! file, and no more entries than its `keys_zone` has room for. Varnish: LRU, a kibibyte for each
+//! object beside its body, in whole pages. ATS: a log that writes over what is oldest, a kibibyte
+//! of head for each object, in blocks of 512 bytes, and a directory with an entry for each 8,000
+//! bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,6 +30,10 @@ pub(crate) trait Policy {
 /// The one that was used longest ago goes first.
 pub(crate) struct Lru {
     name: &'static str,
+    /// Bytes that each object takes beside its body.
+    head: u64,
+    /// True if a use does not keep an object.
+    is_fifo: bool,
     limit: u64,
     most: usize,
     block: u64,
@@ -42,6 +49,8 @@ impl Lru {
     pub(crate) fn new(limit: u64) -> Self {
         Self {
             name: "LRU",
+            head: 0,
+            is_fifo: false,
             limit,
             most: usize::MAX,
             block: 1,
@@ -62,6 +71,28 @@ impl Lru {
             ..Self::new(limit)
         }
     }
+
+    /// Varnish's storage by `malloc` or `file`.
+    pub(crate) fn varnish(limit: u64) -> Self {
+        Self {
+            name: "Varnish",
+            head: 1024,
+            block: 4096,
+            ..Self::new(limit)
+        }
+    }
+
+    /// The disk cache of Apache Traffic Server.
+    pub(crate) fn ats(limit: u64) -> Self {
+        Self {
+            name: "ATS",
+            head: 1024,
+            is_fifo: true,
+            most: (limit / 8000) as usize,
+            block: 512,
+            ..Self::new(limit)
+        }
+    }
 }
 
 impl Policy for Lru {
@@ -72,12 +103,15 @@ impl Policy for Lru {
     fn request(&mut self, request: &Request) -> bool {
         self.turn += 1;
         if let Some((turn, _)) = self.kept.get_mut(&request.object) {
+            if self.is_fifo {
+                return true;
+            }
             self.order.remove(turn);
             *turn = self.turn;
             self.order.insert(self.turn, request.object);
             return true;
         }
-        let size = u64::from(request.size).next_multiple_of(self.block);
+        let size = (u64::from(request.size) + self.head).next_multiple_of(self.block);
         self.kept.insert(request.object, (self.turn, size));
         self.order.insert(self.turn, request.object);
         self.used += size;

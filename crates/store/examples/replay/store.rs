@@ -78,7 +78,7 @@ impl Store {
                 }
                 writer.finish()
             });
-        if stored.is_err_and(|why| !matches!(why, NotStored::AskedOnce | NotStored::TooLarge)) {
+        if stored.is_err_and(|why| !matches!(why, NotStored::AskedSeldom | NotStored::TooLarge)) {
             panic!("the disk thread does not keep up");
         }
         self.ahead += u64::from(size) + 1024;

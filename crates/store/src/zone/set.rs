@@ -57,7 +57,7 @@ impl Usage {
         self.corrupt += other.corrupt;
         self.lost += other.lost;
         self.not_stored += other.not_stored;
-        self.asked_once += other.asked_once;
+        self.asked_seldom += other.asked_seldom;
         self.written_bytes += other.written_bytes;
         self.writes += other.writes;
         self.rewritten_bytes += other.rewritten_bytes;

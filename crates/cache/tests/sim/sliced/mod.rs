@@ -605,7 +605,7 @@ fn fill_up(zone: &Arc<millpond_store::Zone>) {
     for number in 0_u32..100_000 {
         let mut writer = match zone.begin(Key::of(&number.to_le_bytes()), None) {
             Ok(writer) => writer,
-            Err(NotStored::AskedOnce) => return,
+            Err(NotStored::AskedSeldom) => return,
             Err(_) => continue,
         };
         writer.set_head(Bytes::from_static(b"head"));
