@@ -268,7 +268,7 @@ fn become_user(
     single.for_each(|path| identity.give(path, Given::WithGroup));
     let logs = file::paths();
     logs.iter()
-        .for_each(|path| identity.give(path, Given::UserOnly));
+        .for_each(|(path, _)| identity.give(path, Given::UserOnly));
     let pid_file = if identity.is_root() {
         PidHolder::Process(PidFile::write(pid_path)?)
     } else {

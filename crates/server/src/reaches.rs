@@ -58,6 +58,7 @@ fn use_of(directive: &str) -> Option<Use> {
         "cache_events_log" | "cache_site_info" => Some(Use::Written),
         "access_log" | "error_log" | "upstream_log" => Some(Use::Written),
         "quic_qlog" | "working_directory" => Some(Use::Work),
+        name if name.ends_with("ssl_key_log") => Some(Use::Written),
         name if name.ends_with("_store") => Some(Use::Written),
         "trusted_certificate" | "geoip2" | "js_import" | "js_preload_object" => Some(Use::Read),
         "js_path" => Some(Use::Modules),

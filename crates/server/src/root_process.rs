@@ -3,7 +3,7 @@
 //! Invariants are those of `root_helper`, which asks. What the configuration named once since the
 //! start stays known (`Known`): a reload that is refused goes on with what it had.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Seek, Write};
@@ -70,7 +70,7 @@ pub fn serve(channel: &OwnedFd, duty: Duty) -> io::Result<()> {
 /// Paths that the configuration named since the start.
 #[derive(Debug, Default)]
 struct Known {
-    logs: BTreeSet<PathBuf>,
+    logs: BTreeMap<PathBuf, u32>,
     sockets: BTreeMap<PathBuf, SocketKind>,
 }
 
@@ -224,10 +224,10 @@ impl Helper {
     }
 
     fn open_log(&self, path: &Path) -> io::Result<OwnedFd> {
-        must(self.known.logs.contains(path))?;
+        let mode = *self.known.logs.get(path).ok_or(Errno::ACCESS)?;
         let place = self.place(path)?;
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NONBLOCK;
-        let mode = Mode::from_raw_mode(file::MODE);
+        let mode = Mode::from_raw_mode(mode);
         let file = open(&place.folder, &place.name, flags, mode)?;
         self.give(&file, Group::Kept)?;
         Ok(file)

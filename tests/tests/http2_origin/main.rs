@@ -11,6 +11,8 @@ use millpond_testkit::{
 use millpond_wire::http2::{Code, Config, End, Event, Farewell, RequestLine, Role};
 use std::io::Write;
 use std::net::TcpStream;
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
 
 mod hostile;
 mod peer;
@@ -228,12 +230,17 @@ fn a_call_that_its_client_gives_up_is_given_up() -> Result<()> {
     Ok(())
 }
 
-/// Small messages are no flood however fast they come: each is read, and goes on.
+/// Small messages are no flood however fast they come, and however many wait while their server
+/// pauses: those that wait are bounded by the window.
 #[test]
 fn a_call_of_many_small_messages_reaches_its_server_whole() -> Result<()> {
-    const MESSAGES: usize = 30_000;
+    const MESSAGES: usize = 60_000;
     const MESSAGE: &[u8] = &[0; 5];
-    let peer = Peer::start(Config::default(), |talk, heard| {
+    let (go, pause) = channel();
+    let pause = Mutex::new(pause);
+    let peer = Peer::start(Config::default(), move |talk, heard| {
+        let pause = pause.lock().unwrap_or_else(PoisonError::into_inner);
+        pause.recv_timeout(WAIT)?;
         let body = talk.body(heard.stream)?;
         talk.answer(
             heard.stream,
@@ -259,7 +266,10 @@ fn a_call_of_many_small_messages_reaches_its_server_whole() -> Result<()> {
     };
     let opened = client.engine.open(&line, End::Later, |_| {});
     let stream = opened.context("a stream")?;
-    for _ in 0..MESSAGES {
+    for number in 0..MESSAGES {
+        if number == MESSAGES / 2 {
+            go.send(())?;
+        }
         while client.engine.room(stream) == 0 {
             client.next()?;
         }

@@ -12,6 +12,7 @@ mod attacks;
 mod browser;
 mod certificates;
 mod early;
+mod key_log;
 mod kit;
 mod many;
 mod openssl;

@@ -199,6 +199,7 @@ fn encryption(
         settings.alpn = protocols.map(|name| name.clone().into_bytes()).collect();
         settings.optional_alpn = None;
     }
+    settings.key_log = policy.key_log.as_ref().map(|file| file.lines() as Arc<_>);
     settings.quic_alpn = server.settings.quic.protocols();
     if !settings.quic_alpn.is_empty() && policy.early_data {
         let promises = server.settings.quic.promises();

@@ -13,6 +13,7 @@ pub mod commands;
 pub mod contexts;
 pub mod explain;
 pub mod files;
+pub mod key_log;
 pub mod named;
 pub mod objects;
 pub mod origins;

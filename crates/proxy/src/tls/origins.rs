@@ -76,6 +76,7 @@ fn origin(
     let name = format!("{prefix}_ciphers");
     settings.ciphers = ciphers(&policy.ciphers.value, (&name, span), cx)?;
     settings.sni = if policy.tells_name { Sni::On } else { Sni::Off };
+    settings.key_log = policy.key_log.as_ref().map(|file| file.lines() as Arc<_>);
     settings.sessions = policy.reuses_sessions.then(Arc::<ClientSessions>::default);
     let directive = format!("{prefix}_conf_command");
     for command in &policy.commands {

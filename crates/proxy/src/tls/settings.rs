@@ -13,6 +13,7 @@ use millpond_tls::certificate::verdict::Demand;
 
 use super::certificate_cache::CacheLine;
 use super::client_status::{Asked, CacheName};
+use super::key_log::KeyLogFile;
 
 use millpond_exchange::scope::parts::{Part, Place};
 
@@ -307,6 +308,16 @@ pub struct SslPolicy {
     /// A command of OpenSSL's configuration; those without a meaning here are refused by name.
     #[directive(name = "ssl_conf_command", repeat)]
     pub commands: Vec<ConfCommand>,
+    /// The file that the secrets of connections are written to, for those who look into their
+    /// packets: lines of the format SSLKEYLOGFILE, which Wireshark reads. Whoever can read it can
+    /// read the connections: a file that is made can be read by its owner only. It is opened again
+    /// when logs are.
+    ///
+    /// # Differs from nginx
+    ///
+    /// nginx has it in its commercial version only.
+    #[directive(name = "ssl_key_log")]
+    pub key_log: Option<KeyLogFile>,
     /// The protocols inside of a session that a client may choose from (ALPN), most preferred
     /// first; one that offers none of them is refused.
     #[directive(name = "ssl_alpn", contexts(stream, stream_server))]
@@ -399,6 +410,13 @@ pub struct OriginSslPolicy {
         only("proxy", "uwsgi", "grpc")
     )]
     pub commands: Vec<ConfCommand>,
+    /// The file that the secrets of connections to origins are written to; see `ssl_key_log`.
+    ///
+    /// # Differs from nginx
+    ///
+    /// nginx has it in its commercial version only.
+    #[directive(name = "proxy_ssl_key_log", only("proxy", "uwsgi", "grpc"))]
+    pub key_log: Option<KeyLogFile>,
 }
 
 impl SslPolicy {

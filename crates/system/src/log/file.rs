@@ -43,7 +43,7 @@ static FILES: Mutex<Vec<Weak<LogFile>>> = Mutex::new(Vec::new());
 
 /// The standard error stream; one, since it has one queue.
 static STDERR: LazyLock<Arc<LogFile>> = LazyLock::new(|| {
-    let file = LogFile::new(None, Wanted::ByDefault);
+    let file = LogFile::new(None, (Wanted::ByDefault, MODE));
     // The file has no path that could be missing.
     let _ = file.reopen();
     Arc::new(file)
@@ -51,6 +51,9 @@ static STDERR: LazyLock<Arc<LogFile>> = LazyLock::new(|| {
 
 /// Permission bits of a new log file (nginx: NGX_FILE_DEFAULT_ACCESS).
 pub const MODE: u32 = 0o644;
+
+/// Permission bits of a new log file whose lines are secrets.
+const SECRET_MODE: u32 = 0o600;
 
 /// Numbers of file systems whose files may block for as long as another machine or process likes:
 /// NFS, SMB (three kinds), CIFS, FUSE, Ceph, 9P, AFS, Coda, NCP.
@@ -75,6 +78,8 @@ pub struct LogFile {
     path: Option<PathBuf>,
     /// Reason why the file is a log, which says whether the operator asked for it.
     wanted: Wanted,
+    /// Permission bits if the file is made.
+    mode: u32,
     file: ArcSwapOption<Opened>,
     /// True if the open file answers at once.
     is_direct: AtomicBool,
@@ -125,18 +130,24 @@ pub struct OpenError {
 impl LogFile {
     /// The file of a path; not opened yet if nobody has it open.
     pub fn at(path: &Path) -> Arc<LogFile> {
-        LogFile::find(path, Wanted::ByName)
+        LogFile::find(path, (Wanted::ByName, MODE))
+    }
+
+    /// The file of a path whose lines are secrets: if it is made, only its owner can read it.
+    pub fn secret(path: &Path) -> Arc<LogFile> {
+        LogFile::find(path, (Wanted::ByName, SECRET_MODE))
     }
 
     /// The file of a path that no configuration names: there need not be one.
     pub fn optional(path: &Path) -> Arc<LogFile> {
-        LogFile::find(path, Wanted::ByDefault)
+        LogFile::find(path, (Wanted::ByDefault, MODE))
     }
 
-    fn new(path: Option<&Path>, wanted: Wanted) -> LogFile {
+    fn new(path: Option<&Path>, (wanted, mode): (Wanted, u32)) -> LogFile {
         LogFile {
             path: path.map(Path::to_owned),
             wanted,
+            mode,
             file: ArcSwapOption::empty(),
             is_direct: AtomicBool::new(false),
             queue: Queue::default(),
@@ -144,7 +155,7 @@ impl LogFile {
         }
     }
 
-    fn find(path: &Path, wanted: Wanted) -> Arc<LogFile> {
+    fn find(path: &Path, kind: (Wanted, u32)) -> Arc<LogFile> {
         let mut files = table();
         files.retain(|file| file.strong_count() > 0);
         let known = files.iter().filter_map(Weak::upgrade);
@@ -154,7 +165,7 @@ impl LogFile {
         {
             return file;
         }
-        let file = Arc::new(LogFile::new(Some(path), wanted));
+        let file = Arc::new(LogFile::new(Some(path), kind));
         files.push(Arc::downgrade(&file));
         file
     }
@@ -254,7 +265,8 @@ impl LogFile {
             self.file.store(opened);
             return Ok(());
         };
-        let opened = root_helper::unless_refused(append_to(path), || root_helper::open_log(path));
+        let own = append_to(path, self.mode);
+        let opened = root_helper::unless_refused(own, || root_helper::open_log(path));
         match opened {
             Ok(file) => {
                 let opened = Opened::new(file);
@@ -310,14 +322,14 @@ fn way_of(file: &File) -> Way {
     }
 }
 
-/// Opens a file for appending, creating it. Streams are opened so that they never block, and a FIFO
-/// need not have a reader yet.
-pub fn append_to(path: &Path) -> io::Result<File> {
+/// Opens a file for appending, creating it with permission bits `mode`. Streams are opened so that
+/// they never block, and a FIFO need not have a reader yet.
+pub fn append_to(path: &Path, mode: u32) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options
         .append(true)
         .create(true)
-        .mode(MODE)
+        .mode(mode)
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed());
     match options.open(path) {
         // A FIFO that is open for reading, too, waits for its reader instead of refusing lines.
@@ -339,10 +351,11 @@ pub fn reopen_all() -> bool {
     is_good(LogFile::reopen)
 }
 
-/// The paths of all files.
-pub fn paths() -> Vec<PathBuf> {
+/// The paths of all files, each with the permission bits that a new file gets.
+pub fn paths() -> Vec<(PathBuf, u32)> {
     let live = live();
-    live.iter().filter_map(|file| file.path.clone()).collect()
+    let of = |file: &Arc<LogFile>| Some((file.path.clone()?, file.mode));
+    live.iter().filter_map(of).collect()
 }
 
 fn is_good(open: fn(&LogFile) -> Result<(), OpenError>) -> bool {

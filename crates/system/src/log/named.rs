@@ -189,7 +189,7 @@ fn next_turn() -> u64 {
 }
 
 fn open(path: &[u8]) -> io::Result<File> {
-    file::append_to(Path::new(OsStr::from_bytes(path)))
+    file::append_to(Path::new(OsStr::from_bytes(path)), file::MODE)
 }
 
 fn write(mut file: &File, line: &[u8]) -> io::Result<()> {

@@ -33,6 +33,9 @@ pub(crate) const REFUSED_MOST: u32 = 100;
 pub(crate) const OVERHEAD_MOST: u64 = 1 << 20;
 /// DATA of fewer bytes than this is small (arbitrary: a frame's head and as much again).
 pub(crate) const SMALL_DATA: u32 = 16;
+/// Small frames that nobody has taken: more than the messages of gRPC, of five bytes at least, that
+/// the connection's window of 1 MiB holds. A server that pauses lets its client send as many.
+pub(crate) const SMALL_UNREAD_MOST: u32 = (1 << 20) / 4;
 /// Bytes of bodies that pay for a WINDOW_UPDATE (arbitrary: readers of a few KiB at a time tell of
 /// each read twice, and half of them would do).
 pub(crate) const UPDATED: u64 = 256;
@@ -102,6 +105,19 @@ impl Allowance {
     }
 }
 
+/// Takes from the small frames that nobody has taken those that were among `len` of `held` bytes.
+pub(crate) fn take_read(small_unread: &mut u32, len: u64, held: u64) -> u32 {
+    let all = *small_unread;
+    let share = if len < held {
+        u64::from(all) * len / held
+    } else {
+        u64::from(all)
+    };
+    let read = u32::try_from(share).unwrap_or(all);
+    *small_unread -= read;
+    read
+}
+
 /// The allowances of a connection. The numbers are arbitrary, and many times what browsers, load
 /// generators and gRPC need.
 #[derive(Clone, Copy, Debug)]
@@ -130,7 +146,7 @@ impl Allowances {
             made_resets: Allowance::new(streams.saturating_mul(2), 10),
             control: Allowance::new(1000, 100),
             priorities: Allowance::new(streams.saturating_mul(10), 0),
-            small_data: Allowance::new(10_000, 1000),
+            small_data: Allowance::new(SMALL_UNREAD_MOST, 1000),
             empty_data: Allowance::new(1000, 100),
             window_updates: Allowance::new(20_000, 1000),
         }

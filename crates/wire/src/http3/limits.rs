@@ -22,7 +22,7 @@
 //! made |
 //! | `WAITING_MOST` | bytes of bodies that wait in all streams |
 
-use crate::http2::limits::Allowance;
+use crate::http2::limits::{Allowance, SMALL_UNREAD_MOST};
 
 /// Requests that may be rejected, unless more may be at once (as in HTTP/2).
 pub(crate) const REJECTED_MOST: u32 = 100;
@@ -73,7 +73,7 @@ impl Allowances {
             made_resets: Allowance::new(streams.saturating_mul(2), 10),
             control: Allowance::new(1000, 100),
             priorities: Allowance::new(streams.saturating_mul(10), 10),
-            small_data: Allowance::new(10_000, 1000),
+            small_data: Allowance::new(SMALL_UNREAD_MOST, 1000),
             empty_data: Allowance::new(1000, 100),
             instructions: Allowance::new(5000, 500),
             acknowledgements: Allowance::new(1000, 100),

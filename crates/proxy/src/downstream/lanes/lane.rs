@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use millpond_wire::header::Fields;
 use smallvec::SmallVec;
 
@@ -21,6 +21,9 @@ use millpond_exchange::stats::connections::Happened;
 /// Bytes of a body that may be on their way once somebody reads it (arbitrary: what the whole
 /// connection may have).
 const READ_WINDOW: u32 = 1 << 20;
+/// Pieces that wait are put together when they are shorter than this (arbitrary: twice what one
+/// takes beside its bytes).
+const SHORT: usize = 64;
 
 /// The part of a body that is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +39,8 @@ pub(in crate::downstream) enum Rest<F> {
 #[derive(Debug)]
 struct State<F> {
     body: VecDeque<Bytes>,
+    /// Short pieces behind those, put together: any number of them take their bytes of memory.
+    short: BytesMut,
     rest: Rest<F>,
     /// True once somebody has asked for the body.
     is_read: bool,
@@ -52,6 +57,41 @@ struct State<F> {
     wakers: SmallVec<[Waker; 2]>,
 }
 
+impl<F> State<F> {
+    fn new(rest: Rest<F>) -> Self {
+        State {
+            body: VecDeque::new(),
+            short: BytesMut::new(),
+            rest,
+            is_read: false,
+            is_tunnel: false,
+            wants_continue: false,
+            is_gone: false,
+            has_ended: false,
+            is_sent: false,
+            wakers: SmallVec::new(),
+        }
+    }
+
+    fn keep(&mut self, bytes: Bytes) {
+        if bytes.len() < SHORT && !(self.body.is_empty() && self.short.is_empty()) {
+            self.short.extend_from_slice(&bytes);
+            return;
+        }
+        let short = self.take_short();
+        self.body.extend(short.into_iter().chain([bytes]));
+    }
+
+    fn take_piece(&mut self) -> Option<Bytes> {
+        self.body.pop_front().or_else(|| self.take_short())
+    }
+
+    fn take_short(&mut self) -> Option<Bytes> {
+        let short = std::mem::take(&mut self.short);
+        (!short.is_empty()).then(|| short.freeze())
+    }
+}
+
 /// A stream.
 pub(in crate::downstream) struct Lane<E: Engine> {
     pub(super) id: E::Id,
@@ -65,21 +105,10 @@ impl<E: Engine> Lane<E> {
         id: E::Id,
         rest: Rest<E::Fault>,
     ) -> Rc<Self> {
-        let state = State {
-            body: VecDeque::new(),
-            rest,
-            is_read: false,
-            is_tunnel: false,
-            wants_continue: false,
-            is_gone: false,
-            has_ended: false,
-            is_sent: false,
-            wakers: SmallVec::new(),
-        };
         Rc::new(Lane {
             id,
             lanes: Rc::clone(lanes),
-            state: RefCell::new(state),
+            state: RefCell::new(State::new(rest)),
         })
     }
 
@@ -90,7 +119,7 @@ impl<E: Engine> Lane<E> {
 
     /// Takes bytes of the body.
     pub(in crate::downstream) fn receive(&self, bytes: Bytes) {
-        self.state.borrow_mut().body.push_back(bytes);
+        self.state.borrow_mut().keep(bytes);
         self.wake();
     }
 
@@ -145,7 +174,7 @@ impl<E: Engine> Lane<E> {
     /// The next bytes that have come; empty at the end, `None` if more are to come.
     fn take_body(&self) -> Result<Option<Bytes>, Failure> {
         let state = &mut *self.state.borrow_mut();
-        if let Some(bytes) = state.body.pop_front() {
+        if let Some(bytes) = state.take_piece() {
             return Ok(Some(bytes));
         }
         match state.rest {
@@ -178,7 +207,7 @@ impl<E: Engine> Stream for Lane<E> {
 
     fn is_body_done(&self) -> bool {
         let state = self.state.borrow();
-        state.rest == Rest::Ended && state.body.is_empty()
+        state.rest == Rest::Ended && state.body.is_empty() && state.short.is_empty()
     }
 
     fn become_tunnel(&self) {
@@ -249,5 +278,25 @@ impl<E: Engine> Stream for Lane<E> {
             self.lanes.counters().count(event);
         }
         self.lanes.call(|engine| engine.break_off(self.id, why));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_keep_their_order_and_short_ones_take_no_room_of_their_own() {
+        let long = [b'l'; SHORT];
+        let mut state: State<()> = State::new(Rest::Open);
+        let mut sent = Vec::new();
+        for piece in [&b"a"[..], b"b", b"c", &long, b"d", b"e", &long, &long, b"f"] {
+            sent.extend_from_slice(piece);
+            state.keep(Bytes::copy_from_slice(piece));
+        }
+        let pieces: Vec<Bytes> = std::iter::from_fn(|| state.take_piece()).collect();
+        assert_eq!(pieces.concat(), sent);
+        let lens: Vec<usize> = pieces.iter().map(Bytes::len).collect();
+        assert_eq!(lens, [1, 2, SHORT, 2, SHORT, SHORT, 1]);
     }
 }

@@ -114,6 +114,7 @@ impl Fetching {
             password_file: None,
             certificate_cache: Default::default(),
             commands: Vec::new(),
+            key_log: None,
         };
         let checked = OriginSslPolicy {
             verify: true,

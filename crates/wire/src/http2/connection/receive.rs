@@ -23,7 +23,7 @@ use crate::http2::event::Event;
 use crate::http2::flood::Flood;
 use crate::http2::frame::{self, END_HEADERS, END_STREAM, HEAD_LEN, Head, Kind, PREFACE};
 use crate::http2::limits::{
-    OVERHEAD_MOST, PRIORITY_UPDATE_LEN_MOST, SETTINGS_LEN_MOST, SMALL_DATA,
+    OVERHEAD_MOST, PRIORITY_UPDATE_LEN_MOST, SETTINGS_LEN_MOST, SMALL_DATA, take_read,
 };
 use crate::http2::stream::{Inbound, Owner, Reset};
 
@@ -506,17 +506,18 @@ impl Connection {
     /// Notes that bytes of a body were consumed, so that the peer may send as many more.
     ///
     /// Small frames whose bytes somebody takes are messages and no flood: what they cost comes
-    /// back when nothing of their stream is left to be taken.
+    /// back as they are taken.
     pub fn consume(&mut self, stream: u32, len: usize) {
-        self.free(stream, u32::try_from(len).unwrap_or(u32::MAX));
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
         if let Some(stream) = self.streams.get_mut(stream)
             && stream.small_unread > 0
             && stream.owner == Owner::Holds
-            && stream.receive.held() == 0
         {
-            let read = std::mem::take(&mut stream.small_unread);
+            let held = stream.receive.held();
+            let read = take_read(&mut stream.small_unread, len.into(), held.into());
             self.allowances.small_data.earn(read);
         }
+        self.free(stream, len);
     }
 
     /// Gives back what a stream took of both windows. Of one that was released all was given back.

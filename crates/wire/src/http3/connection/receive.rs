@@ -17,6 +17,7 @@ use bytes::{Buf, Bytes};
 use super::{Connection, KIND, Life, Order, PEER, REQUEST};
 use crate::header::Fields;
 use crate::http2::BodyLength;
+use crate::http2::limits::take_read;
 use crate::http3::code::{Code, Fault};
 use crate::http3::event::{Event, Gone};
 use crate::http3::flood::Flood;
@@ -282,16 +283,14 @@ impl Connection {
     /// Notes that bytes of a body were consumed, so that more are wanted.
     ///
     /// Small frames whose bytes somebody takes are messages and no flood: what they cost comes back
-    /// when nothing of their stream is left to be taken.
+    /// as they are taken.
     pub fn consume(&mut self, id: u64, len: usize) {
         let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
+        let read = take_read(&mut stream.small_unread, len as u64, stream.unread);
+        self.allowances.small_data.earn(read);
         stream.unread = stream.unread.saturating_sub(len as u64);
-        if stream.unread == 0 {
-            let read = std::mem::take(&mut stream.small_unread);
-            self.allowances.small_data.earn(read);
-        }
         self.offer_input(id);
     }
 

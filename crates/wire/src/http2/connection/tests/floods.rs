@@ -147,7 +147,7 @@ fn frames_that_do_nothing_are_too_many_some_time() {
         played.ask(1, End::Later);
         played.events();
         let stream = if matches!(kind, 0 | 2) { 1 } else { 0 };
-        let fault = flood(&mut played, 200_000, |played, _| {
+        let fault = flood(&mut played, 300_000, |played, _| {
             played.send(kind, 0, stream, payload);
         });
         assert!(matches!(fault, Fault::Flood(_)), "{kind} {fault}");
@@ -442,14 +442,45 @@ fn small_messages_that_are_read_are_no_flood() {
     assert_eq!(read, 500_000);
 }
 
-/// Messages that wait for a reader hold memory, and are bounded; so are frames that say nothing,
+/// A reader that pauses is sent a window of messages, of five bytes each, and never takes them all.
+#[test]
+fn small_messages_that_wait_fill_the_window_and_are_no_flood() {
+    let mut played = Played::server(Config::default());
+    played.ask(1, End::Later);
+    played.connection.set_window(1, 1 << 20);
+    let mut sent = 0;
+    while sent + 5 <= 1 << 20 {
+        send_message(&mut played, 1);
+        sent += 5;
+    }
+    played.events();
+    for _ in 0..50 {
+        // Never all that waits.
+        played.connection.consume(1, 600_000);
+        for _ in 0..120_000 {
+            send_message(&mut played, 1);
+        }
+        let events = played.events();
+        let failed = events.iter().find(|it| matches!(it, Event::Failed(_)));
+        assert!(failed.is_none(), "{failed:?}");
+        played.frames();
+    }
+}
+
+/// Frames of a byte that wait for a reader are too many some time; so are frames that say nothing,
 /// though all else of their stream is read.
 #[test]
 fn small_frames_that_nobody_can_read_are_too_many_some_time() {
     let mut played = Played::server(Config::default());
     played.ask(1, End::Later);
-    let fault = flood(&mut played, 20_000, |played, _| send_message(played, 1));
+    played.connection.set_window(1, 1 << 20);
+    let mut sent = 0;
+    let fault = flood(&mut played, 300_000, |played, _| {
+        sent += 1;
+        played.send(0, 0, 1, b"x");
+    });
     assert_eq!(fault, Fault::Flood(Flood::SmallData));
+    assert!(sent > (1 << 20) / 5, "a window of messages of gRPC: {sent}");
     let mut played = Played::server(Config::default());
     played.ask(1, End::Later);
     let mut turns = 0..20_000;

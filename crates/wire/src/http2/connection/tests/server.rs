@@ -677,11 +677,12 @@ fn small_frames_are_a_flood_but_in_a_tunnel_where_they_say_something() {
     ] {
         let mut config = Config::default();
         config.rules.extended_connect = ExtendedConnect::Allow;
+        config.stream_window = 1 << 20;
         let mut played = Played::with(Role::Server, config);
         played.greet();
         let block = played.block(fields);
         played.send(1, 4, 1, &block);
-        for _ in 0..20_000 {
+        for _ in 0..300_000 {
             played.data(1, payload, End::Later);
         }
         let is_failed = |event: &Event| matches!(event, Event::Failed(Fault::Flood(_)));
