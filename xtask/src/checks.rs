@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every check and every test, in the order in which they fail cheapest.
 //!
-//! packages → fmt → clippy → tidy → binary → documents → tests → package → doc build → fuzz targets
+//! packages → fmt → clippy → binary → tidy → documents → tests → package → doc build → fuzz targets
 //! → seeds → hit-cost → foreign suite
 //!
 //! 1. A failed check does not stop the later ones: a run reports everything that is wrong.
@@ -10,6 +10,8 @@
 //! 4. Tests of behaviour get the binary's path in `MILLPOND_BIN`, and it is built before they run.
 //! 5. Tests wait for much of their time: the fuzz targets are built then, and only with what the
 //!    tests leave of the machine.
+//! 6. Programs and libraries that tests need are installed while the workspace is compiled, since that
+//!    waits for the network; packages of the system before, since compilers are among them.
 
 use crate::tally::Tally;
 use crate::{
@@ -31,16 +33,17 @@ pub(crate) fn run_all(args: &[String]) -> Result<Tally> {
         [arg] if arg == "--no-install" => packages::MayInstall::Never,
         _ => bail!("`test` takes `--no-install` only, not {}", args.join(" ")),
     };
+    // INVARIANT 6.
     packages::ensure(may_install)?;
-    go_programs::ensure(may_install);
-    client_libraries::ensure(may_install);
+    let tools = std::thread::spawn(move || install(may_install));
     let mut sum = Tally::default();
     sum += check("fmt", workspace::cargo(&["fmt", "--all", "--check"]))?;
     let of_fuzz = ["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"];
     sum += check("fmt of fuzz", workspace::cargo(&of_fuzz))?;
     sum += check("clippy", clippy())?;
-    sum += timed("tidy", || tidy::run(&[]))?;
     sum += check("build", build_binary())?;
+    tools.join().expect("what installs does not panic");
+    sum += timed("tidy", || tidy::run(&[]))?;
     sum += timed("documents", documents::check)?;
     // INVARIANT 5.
     let mut targets = fuzz::build_beside()?;
@@ -53,6 +56,14 @@ pub(crate) fn run_all(args: &[String]) -> Result<Tally> {
     sum += timed("hit-cost", hit_cost::run)?;
     sum += timed("foreign", || foreign::run(&[]))?;
     Ok(sum)
+}
+
+/// Installs what is missing of programs and libraries, where that is allowed, or names it.
+fn install(may_install: packages::MayInstall) {
+    let start = Instant::now();
+    go_programs::ensure(may_install);
+    client_libraries::ensure(may_install);
+    println!("== tools: {} s", start.elapsed().as_secs());
 }
 
 fn clippy() -> Command {

@@ -19,6 +19,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("make", "building OpenSSL"),
     ("g++", "building libFuzzer, for the fuzz targets"),
     ("curl", "tests of clients; checks by hand and in examples"),
+    ("libssl-dev", "the fuzz targets"),
+    ("pkg-config", "the fuzz targets"),
     ("sqlite3", "the test of exported databases"),
     ("gnutls-bin", "tests of clients"),
     ("libcurl3-gnutls", "tests of clients"),

@@ -16,7 +16,8 @@ use super::*;
 
 const LIMITS: Limits = Limits {
     memory: 32 << 20,
-    time: Duration::from_millis(300),
+    // As long as an honest script may wait for a machine that is busy with other tests.
+    time: Duration::from_secs(1),
     idle: 4,
 };
 
@@ -411,7 +412,7 @@ fn what_never_ends_is_cut_off() {
     }
     let fault = value("for (;;);").unwrap_err();
     assert!(
-        matches!(&fault, Fault::Time { limit_ms: 300, stack } if stack.contains("main.js:2")),
+        matches!(&fault, Fault::Time { limit_ms: 1000, stack } if stack.contains("main.js:2")),
         "{fault:?}"
     );
 }

@@ -173,6 +173,7 @@ pub(crate) fn open(
         ),
         has_new_names: AtomicBool::new(true),
         has_legacy: AtomicBool::new(false),
+        has_old_copies: AtomicBool::new(false),
         syncing: Ranked::new(Rank::Syncing, ()),
         turning: Ranked::new(Rank::Turning, ()),
         queue: Queue::new(conf.queue),
@@ -373,20 +374,21 @@ impl Inner {
         self.write_superblock(Shutdown::Unclean)?;
         let segments = self.look_around(opening)?;
         self.take_journal(opening, superblock)?;
+        let is_unclean = superblock.shutdown == Shutdown::Unclean;
+        self.disk
+            .has_old_copies
+            .store(is_unclean, Ordering::Release);
         self.take_segments(opening, superblock, &segments)?;
-        let is_much = superblock.shutdown == Shutdown::Unclean && segments.len() > FEW_SEGMENTS;
+        let is_much = is_unclean && segments.len() > FEW_SEGMENTS;
         self.disk.has_legacy.store(is_much, Ordering::Release);
-        self.loading.begin(
-            self.clock.steady(),
-            superblock.shutdown == Shutdown::Unclean,
-        );
-        if superblock.shutdown == Shutdown::Unclean {
+        self.loading.begin(self.clock.steady(), is_unclean);
+        if is_unclean {
             self.index.holdings().removed.note_unknown();
         }
         self.expect_rows();
         match opening.how.start {
             // INVARIANT 4.
-            Start::Resume if superblock.shutdown == Shutdown::Unclean => {}
+            Start::Resume if is_unclean => {}
             Start::Resume => self.go_on(),
             Start::Apart | Start::Empty => self.loading.be_quiet(),
         }

@@ -12,8 +12,9 @@
 //!    entry that nobody asks for again leaves after as many turns as its uses have bits.
 //! 3. The credit is at most two segments, so a quiet time buys no burst.
 //! 4. What was written again is on the device before the segment that it stood in goes, so that no
-//!    power failure takes an entry that was complete. The disk thread does not wait for that, nor
-//!    does who needs the space at once: such haste is counted.
+//!    power failure takes an entry that was complete; so is what a dead process may have written
+//!    again. The disk thread does not wait for that, nor does who needs the space at once: such
+//!    haste is counted.
 //!
 //! Zones of fewer than eight segments do without: a free segment would cost them too much.
 //! `docs/eviction.md` compares this with other policies.
@@ -105,10 +106,11 @@ impl Inner {
             return;
         };
         let has_copies = self.keep_used(id, u64::from(size), &keys);
-        if !has_copies || self.conf.flush.is_zero() {
+        let may_have_copies = has_copies || self.disk.has_old_copies.load(Ordering::Acquire);
+        if !may_have_copies || self.conf.flush.is_zero() {
             self.evict_if_oldest(id);
         } else {
-            // INVARIANT 4. The records of the copies are in the queue before this job.
+            // INVARIANT 4. The records of our copies are in the queue before this job.
             lock(&self.disk.log).turned = Some(Turned {
                 segment: id,
                 through: id,

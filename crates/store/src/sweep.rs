@@ -427,7 +427,8 @@ impl Inner {
             let Some(segment) = log.remove(id) else {
                 return Eviction::Nothing;
             };
-            if log.turned.take_if(|turned| turned.segment == id).is_some() {
+            let turned = log.turned.take_if(|turned| turned.segment == id);
+            if turned.is_some() || self.disk.has_old_copies.load(Ordering::Acquire) {
                 self.counters.hasty.fetch_add(1, Ordering::Relaxed);
             }
             (id, segment)

@@ -154,3 +154,31 @@ fn a_folder_that_is_not_there_is_told_of_and_clients_are_served() -> Result<()> 
     );
     Ok(())
 }
+
+/// `ssl_key_log`: what it takes to read the packets of a connection.
+#[test]
+fn secrets_of_a_connection_are_written_down() -> Result<()> {
+    const LABELS: [&str; 4] = [
+        "CLIENT_HANDSHAKE_TRAFFIC_SECRET ",
+        "CLIENT_TRAFFIC_SECRET_0 ",
+        "SERVER_HANDSHAKE_TRAFFIC_SECRET ",
+        "SERVER_TRAFFIC_SECRET_0 ",
+    ];
+    let (origin, identity) = (Origin::start()?, identity()?);
+    let conf = CONF.replace(
+        "http3_advertise on;",
+        "http3_advertise on; ssl_key_log keys;",
+    );
+    let proxy = proxy_of(&conf, &origin, &identity).start()?;
+    run(async {
+        let mut client = connect(proxy.port(), &identity).await?;
+        ensure!(get(&mut client, "/few").await?.text() == "few");
+        Ok(())
+    })?;
+    let keys = proxy.read_file("keys");
+    for label in LABELS {
+        let count = keys.lines().filter(|line| line.starts_with(label)).count();
+        ensure!(count == 1, "{label}: {keys}");
+    }
+    Ok(())
+}

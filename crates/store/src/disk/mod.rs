@@ -75,6 +75,9 @@ pub(crate) struct Disk {
     pub(crate) has_new_names: AtomicBool,
     /// Set until what a process that died had written is on the device.
     pub(crate) has_legacy: AtomicBool,
+    /// True while copies that a dead process wrote, so that what they are of could go, may not be on
+    /// the device.
+    pub(crate) has_old_copies: AtomicBool,
     /// Held while segments are synced, so that whoever finds none to sync knows that all are.
     pub(crate) syncing: Ranked<Mutex<()>>,
     /// Held while segments are evicted or created, so that one thread does it for all.
@@ -113,10 +116,16 @@ impl Disk {
         write(&self.files).insert(segment, file);
     }
 
-    /// Opens all files that somebody besides the table has, for as long as somebody has them.
+    /// Opens all files that somebody reads, of segments that are here and that have left, for as
+    /// long as somebody has them.
     pub(crate) fn keep_pinned_open(&self) {
+        let retired: Vec<_> = {
+            let log = crate::lock::lock(&self.log);
+            log.retired.iter().map(|it| Arc::clone(&it.file)).collect()
+        };
         let files = read(&self.files);
-        for file in files.values().filter(|file| Arc::strong_count(file) > 1) {
+        let pinned = files.values().filter(|file| Arc::strong_count(file) > 1);
+        for file in pinned.chain(&retired) {
             // Who reads it without that is cut off, as by a disk that fails.
             let _ = file.keep_open();
         }

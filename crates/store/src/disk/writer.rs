@@ -700,6 +700,8 @@ impl Inner {
             .any(|it| it.is_damaged);
         if !are_synced || is_doubtful || self.health.is_failed() {
             self.health.put_back(changed);
+        } else {
+            self.disk.has_old_copies.store(false, Ordering::Release);
         }
         are_synced
     }
