@@ -178,7 +178,11 @@ impl Inner {
             // INVARIANT 2.
             lock(&self.disk.log).fill_active();
         }
-        self.disk.keep_pinned_open();
+        {
+            // Nothing is on its way from one list of files to the other.
+            let _turn = lock(&self.disk.turning);
+            self.disk.keep_pinned_open();
+        }
         self.shut_down();
         // The thread ends with the last fill, and with it what the index takes.
         self.disk.queue.push(Job::Part);

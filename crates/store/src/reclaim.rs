@@ -194,7 +194,7 @@ impl Inner {
             through: last,
             is_written: false,
         });
-        self.disk.queue.push(Job::Settle);
+        self.settle();
     }
 
     /// Evicts segments from one to another one, if the first still is the oldest.
@@ -227,25 +227,32 @@ impl Inner {
             return;
         }
         let candidates = self.candidates(&keys, |slot| may_be_moved(slot, id));
+        let is_whole = self.move_all(&candidates, id);
+        if self.has_unsynced_copies() {
+            // The segment may be evicted before the next sweep: INVARIANT 4 of `rewrite`.
+            self.settle();
+        }
+        // What is left is too long.
+        let gives_up = candidates.iter().any(|it| it.cost > LONGEST_MOVED);
+        if is_whole && gives_up {
+            self.let_go(id, id);
+        }
+    }
+
+    /// Moves entries out of a segment, as many as one sweep may; true if none that could be moved
+    /// needs it any more.
+    fn move_all(&self, candidates: &[Candidate], id: u32) -> bool {
         let mut left = MOST_MOVED;
         let mut is_whole = true;
-        let mut gives_up = false;
-        for candidate in &candidates {
-            if candidate.cost > LONGEST_MOVED {
-                gives_up = true;
-                continue;
-            }
+        for candidate in candidates.iter().filter(|it| it.cost <= LONGEST_MOVED) {
             let is_first = left == MOST_MOVED;
             if candidate.cost > left && !is_first || self.is_closed() {
-                return;
+                return false;
             }
             left = left.saturating_sub(candidate.cost);
             is_whole &= self.move_entry(candidate, id);
         }
-        // What is left is too long.
-        if is_whole && gives_up {
-            self.let_go(id, id);
-        }
+        is_whole
     }
 
     /// True if less than half of the log lives, but for what is at its ends.

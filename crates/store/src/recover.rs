@@ -39,6 +39,7 @@ use hashbrown::HashMap;
 pub(crate) use self::probe::{Probe, Probed};
 use self::set_aside::Reporting;
 use crate::clock::Clock;
+use crate::disk::copies::Copies;
 use crate::disk::format::{
     FOOTER, Kind, Membership, RECORD_HEADER, Row, SEGMENT_HEADER, SUPERBLOCK, Shutdown, Superblock,
     seed_of,
@@ -173,7 +174,7 @@ pub(crate) fn open(
         ),
         has_new_names: AtomicBool::new(true),
         has_legacy: AtomicBool::new(false),
-        has_old_copies: AtomicBool::new(false),
+        copies: Copies::default(),
         syncing: Ranked::new(Rank::Syncing, ()),
         turning: Ranked::new(Rank::Turning, ()),
         queue: Queue::new(conf.queue),
@@ -375,9 +376,9 @@ impl Inner {
         let segments = self.look_around(opening)?;
         self.take_journal(opening, superblock)?;
         let is_unclean = superblock.shutdown == Shutdown::Unclean;
-        self.disk
-            .has_old_copies
-            .store(is_unclean, Ordering::Release);
+        if is_unclean {
+            self.disk.copies.inherit();
+        }
         self.take_segments(opening, superblock, &segments)?;
         let is_much = is_unclean && segments.len() > FEW_SEGMENTS;
         self.disk.has_legacy.store(is_much, Ordering::Release);

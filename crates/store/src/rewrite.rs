@@ -105,24 +105,23 @@ impl Inner {
         let Some((id, size, keys)) = self.oldest_keys() else {
             return;
         };
-        let has_copies = self.keep_used(id, u64::from(size), &keys);
-        let may_have_copies = has_copies || self.disk.has_old_copies.load(Ordering::Acquire);
-        if !may_have_copies || self.conf.flush.is_zero() {
-            self.evict_if_oldest(id);
-        } else {
-            // INVARIANT 4. The records of our copies are in the queue before this job.
+        self.keep_used(id, u64::from(size), &keys);
+        if self.has_unsynced_copies() {
+            // INVARIANT 4.
             lock(&self.disk.log).turned = Some(Turned {
                 segment: id,
                 through: id,
                 is_written: false,
             });
-            self.disk.queue.push(Job::Settle);
+            self.settle();
+        } else {
+            self.evict_if_oldest(id);
         }
     }
 
     /// Writes again what pays most of a segment, within the credit, and notes what is lost with the
-    /// rest; true if anything was written.
-    fn keep_used(&self, id: u32, size: u64, keys: &[Key]) -> bool {
+    /// rest.
+    fn keep_used(&self, id: u32, size: u64, keys: &[Key]) {
         let saved = self.rewrite_credit.load(Ordering::Relaxed);
         let before = (saved + size * REWRITTEN / OF_EVICTED).min(size * MAX_CREDIT);
         let mut credit = before;
@@ -151,11 +150,21 @@ impl Inner {
         let entries = self.index.count();
         let zone = Extent { segments, entries };
         self.limits.choice.note_turn(lost, self.now_s(), zone);
-        copied > 0
     }
 
-    /// Notes that the copies of what was in use are in the kernel.
-    pub(crate) fn note_copies(&self) {
+    /// True if something was written again that is not on the device, and is to be.
+    pub(crate) fn has_unsynced_copies(&self) -> bool {
+        !self.conf.flush.is_zero() && !self.disk.copies.are_synced()
+    }
+
+    /// Orders that copies be synced: the records of those that were made are in the queue before.
+    pub(crate) fn settle(&self) {
+        self.disk.queue.push(Job::Settle(self.disk.copies.made()));
+    }
+
+    /// Notes that the first so many copies of what was in use are in the kernel.
+    pub(crate) fn note_copies(&self, copies: u64) {
+        self.disk.copies.note_written(copies);
         if let Some(turned) = &mut lock(&self.disk.log).turned {
             turned.is_written = true;
         }
@@ -258,6 +267,7 @@ impl Inner {
         if !needs_it {
             return None;
         }
+        self.disk.copies.begin();
         self.copy(&stored, slot, halvings)?;
         self.counters
             .rewritten_bytes

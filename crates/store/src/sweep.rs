@@ -428,7 +428,7 @@ impl Inner {
                 return Eviction::Nothing;
             };
             let turned = log.turned.take_if(|turned| turned.segment == id);
-            if turned.is_some() || self.disk.has_old_copies.load(Ordering::Acquire) {
+            if turned.is_some() || self.has_unsynced_copies() {
                 self.counters.hasty.fetch_add(1, Ordering::Relaxed);
             }
             (id, segment)

@@ -11,6 +11,7 @@
 //!
 //! Locks are taken in this order: turning, shard, log, files.
 
+pub(crate) mod copies;
 pub(crate) mod format;
 pub(crate) mod hole;
 #[cfg(test)]
@@ -37,6 +38,7 @@ use hashbrown::HashMap;
 use crate::key::Secret;
 use crate::lock::{Ranked, read, write};
 use crate::site::SiteBook;
+use copies::Copies;
 use format::{FOOTER, Live, Membership, SEGMENT_HEADER, SegmentHeader};
 use io::{DiskIo, File};
 use open::SegmentFile;
@@ -75,9 +77,8 @@ pub(crate) struct Disk {
     pub(crate) has_new_names: AtomicBool,
     /// Set until what a process that died had written is on the device.
     pub(crate) has_legacy: AtomicBool,
-    /// True while copies that a dead process wrote, so that what they are of could go, may not be on
-    /// the device.
-    pub(crate) has_old_copies: AtomicBool,
+    /// Entries that were written again, by how far that has come.
+    pub(crate) copies: Copies,
     /// Held while segments are synced, so that whoever finds none to sync knows that all are.
     pub(crate) syncing: Ranked<Mutex<()>>,
     /// Held while segments are evicted or created, so that one thread does it for all.

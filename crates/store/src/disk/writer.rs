@@ -103,8 +103,8 @@ pub(crate) enum Job {
     GiveBack(Vec<Place>),
     /// Rewrite what is in use in the oldest segment, and evict it.
     Turn,
-    /// Sync what was rewritten, before the segment is evicted.
-    Settle,
+    /// Sync what was rewritten, so many copies, before the segment is evicted.
+    Settle(u64),
     /// Look soon, and then often, whether there is still something to write: the directory is lent.
     Part,
 }
@@ -362,7 +362,7 @@ impl Inner {
             };
             let is_due = match self.disk.queue.next(patience_now) {
                 Next::Do(job) => {
-                    let is_asked = matches!(job, Job::Settle);
+                    let is_asked = matches!(job, Job::Settle(_));
                     self.do_job(job);
                     let unsynced_ms = self.clock.steady().saturating_sub(synced_ms);
                     let is_late = unsynced_ms >= interval_ms;
@@ -395,7 +395,7 @@ impl Inner {
             Job::Abandon(fill) => self.release(&fill),
             Job::GiveBack(places) => self.give_back(&places),
             Job::Turn => self.turn(),
-            Job::Settle => self.note_copies(),
+            Job::Settle(copies) => self.note_copies(copies),
             Job::Part => {}
         }
     }
@@ -655,6 +655,7 @@ impl Inner {
     fn sync_dirty(&self) -> bool {
         // Before the marks are looked at: `health`, invariant 1.
         let changed = self.health.take_changed();
+        let copies = self.disk.copies.written();
         let listing = self.begin_listing();
         let mut are_synced = self.sync_names();
         let dirty: Vec<u32> = {
@@ -701,7 +702,7 @@ impl Inner {
         if !are_synced || is_doubtful || self.health.is_failed() {
             self.health.put_back(changed);
         } else {
-            self.disk.has_old_copies.store(false, Ordering::Release);
+            self.disk.copies.note_synced(copies);
         }
         are_synced
     }
