@@ -10,8 +10,8 @@
 //! 4. Tests of behaviour get the binary's path in `MILLPOND_BIN`, and it is built before they run.
 //! 5. Tests wait for much of their time: the fuzz targets are built then, and only with what the
 //!    tests leave of the machine.
-//! 6. Programs and libraries that tests need are installed while the workspace is compiled, since that
-//!    waits for the network; packages of the system before, since compilers are among them.
+//! 6. Programs and libraries that tests need are installed while the workspace is compiled, since
+//!    that waits for the network; packages of the system before, since compilers are among them.
 
 use crate::tally::Tally;
 use crate::{

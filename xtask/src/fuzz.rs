@@ -101,8 +101,8 @@ fn targets() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Starts to build all targets with what other work leaves of the machine: whatever else is ready to
-/// run goes first (SCHED_IDLE).
+/// Starts to build all targets with what other work leaves of the machine: whatever else is ready
+/// to run goes first (SCHED_IDLE).
 ///
 /// A build that fails says so; whoever builds next meets its mistake again.
 pub(crate) fn build_beside() -> Result<Child> {

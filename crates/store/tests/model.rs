@@ -11,7 +11,9 @@
 //! - after a **power failure** also what was there since the last sync, removed or not;
 //! - what was there when it happened, and had not been changed since the last flush or sync, is
 //!   there afterwards;
-//! - records of the journal that were acknowledged are there, and it is not damaged.
+//! - records of the journal that were acknowledged are there, and it is not damaged;
+//! - after **errors** what was there since the last flush, as after a kill, as long as the disk takes
+//!   what says that other things are lost.
 //!
 //! What is found must be one of those versions, byte for byte. What a killed process had given to
 //! `sendfile` stays as it was, whatever its successor does.
@@ -38,6 +40,7 @@ use std::error::Error;
 use std::ops::{ControlFlow, Range};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -632,8 +635,7 @@ impl Run {
         if is_untroubled {
             self.check_all_present(&before, surely);
         } else {
-            // What an error has kept off the disk is as after a kill.
-            self.after(Crash::Kill);
+            self.after_errors();
         }
         (self.injected, self.hasty) = (self.io.injected(), 0);
         self.check_journal();
@@ -656,8 +658,7 @@ impl Run {
         if is_untroubled {
             self.check_all_present(&before, surely);
         } else {
-            // What an error has kept off the disk is as after a kill.
-            self.after(Crash::Kill);
+            self.after_errors();
         }
         self.check_journal();
     }
@@ -705,6 +706,14 @@ impl Run {
             }
             self.check_count();
         }
+    }
+
+    /// What an error has kept off the disk is as after a kill; as after a power failure, if the disk
+    /// lost what a failed sync was about, and then refused what says that it is lost.
+    fn after_errors(&mut self) {
+        let has_rested = self.strange.has_rested.swap(false, Ordering::AcqRel);
+        let is_lost = has_rested && self.io.has_lied();
+        self.after(if is_lost { Crash::Loss } else { Crash::Kill });
     }
 
     fn after(&mut self, crash: Crash) {
@@ -824,12 +833,19 @@ impl Run {
     }
 }
 
-/// Events that no run should make a zone report. From any thread: the run looks at it after each
-/// step.
-type Strange = Arc<Mutex<Vec<String>>>;
+/// Events of a zone, from any thread.
+#[derive(Default)]
+struct Told {
+    /// Those that no run should make a zone report: the run looks at it after each step.
+    strange: Mutex<Vec<String>>,
+    /// True if the disk refused so much that the zone lets it rest.
+    has_rested: AtomicBool,
+}
+
+type Strange = Arc<Told>;
 
 fn lock(strange: &Strange) -> MutexGuard<'_, Vec<String>> {
-    strange.lock().expect("nobody panics with it")
+    strange.strange.lock().expect("nobody panics with it")
 }
 
 fn open(
@@ -845,7 +861,8 @@ fn open(
             // After a power failure, of what was not synced.
             Event::Corrupt { .. } => {}
             // Errors are part of the game, and a disk that was cut off knows nothing else.
-            Event::WriteFailed(_) | Event::SegmentLost { .. } | Event::Resting { .. } => {}
+            Event::WriteFailed(_) | Event::SegmentLost { .. } => {}
+            Event::Resting { .. } => strange.has_rested.store(true, Ordering::Release),
             // A segment that was lost, and whose tombstones were not synced when the power went.
             // What must be there all the same is looked for.
             Event::Gap { .. } => {}
