@@ -708,8 +708,8 @@ impl Run {
         }
     }
 
-    /// What an error has kept off the disk is as after a kill; as after a power failure, if the disk
-    /// lost what a failed sync was about, and then refused what says that it is lost.
+    /// After errors, things are as after a kill; as after a power failure, if the disk lost what a
+    /// failed sync was about, and then refused what says that it is lost.
     fn after_errors(&mut self) {
         let has_rested = self.strange.has_rested.swap(false, Ordering::AcqRel);
         let is_lost = has_rested && self.io.has_lied();

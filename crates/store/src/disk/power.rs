@@ -136,6 +136,8 @@ impl State {
     /// Counts an operation that changes something; it may be one that is to fail.
     fn begin(&mut self) -> io::Result<()> {
         if self.is_cut {
+            // What comes after the first error answers it: a dead process would not.
+            self.has_gasp = false;
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         self.operations += 1;
@@ -433,8 +435,9 @@ impl DiskIo for PowerIo {
 
     fn write_at(&self, file: &File, bufs: &[Bytes], offset: u64) -> io::Result<()> {
         let mut state = lock(&self.state);
+        let has_gasp = state.has_gasp;
         if let Err(error) = state.begin() {
-            if std::mem::take(&mut state.has_gasp) {
+            if has_gasp {
                 state.gasp(&self.real, file, (bufs, offset))?;
             }
             return Err(error);
