@@ -12,8 +12,8 @@
 //! - what was there when it happened, and had not been changed since the last flush or sync, is
 //!   there afterwards;
 //! - records of the journal that were acknowledged are there, and it is not damaged;
-//! - after **errors** what was there since the last flush, as after a kill, as long as the disk takes
-//!   what says that other things are lost.
+//! - after **errors** what was there since the last flush, as after a kill, as long as the disk
+//!   takes what says that other things are lost.
 //!
 //! What is found must be one of those versions, byte for byte. What a killed process had given to
 //! `sendfile` stays as it was, whatever its successor does.
