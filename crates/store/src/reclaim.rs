@@ -28,7 +28,7 @@
 
 use crate::disk::format::{Kind, Row, Shutdown};
 use crate::disk::rows::EncodedRows;
-use crate::disk::segment::{Load, Log, Place, Segment, Turned, file_cost};
+use crate::disk::segment::{Load, Log, Place, Segment, file_cost};
 use crate::disk::writer::Job;
 use crate::index::{Dependent, Slot};
 use crate::key::Key;
@@ -189,12 +189,7 @@ impl Inner {
         if self.conf.flush.is_zero() {
             return self.evict_through(first, last);
         }
-        lock(&self.disk.log).turned = Some(Turned {
-            segment: first,
-            through: last,
-            is_written: false,
-        });
-        self.settle();
+        self.settle_and_evict(first, last);
     }
 
     /// Evicts segments from one to another one, if the first still is the oldest.

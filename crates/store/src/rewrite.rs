@@ -108,12 +108,7 @@ impl Inner {
         self.keep_used(id, u64::from(size), &keys);
         if self.has_unsynced_copies() {
             // INVARIANT 4.
-            lock(&self.disk.log).turned = Some(Turned {
-                segment: id,
-                through: id,
-                is_written: false,
-            });
-            self.settle();
+            self.settle_and_evict(id, id);
         } else {
             self.evict_if_oldest(id);
         }
@@ -157,28 +152,34 @@ impl Inner {
         !self.conf.flush.is_zero() && !self.disk.copies.are_synced()
     }
 
-    /// Orders that copies be synced: the records of those that were made are in the queue before.
+    /// Orders that copies be synced.
     pub(crate) fn settle(&self) {
-        self.disk.queue.push(Job::Settle(self.disk.copies.made()));
+        self.disk.queue.push(Job::Settle(self.disk.copies.order()));
     }
 
-    /// Notes that the first so many copies of what was in use are in the kernel.
-    pub(crate) fn note_copies(&self, copies: u64) {
-        self.disk.copies.note_written(copies);
-        if let Some(turned) = &mut lock(&self.disk.log).turned {
-            turned.is_written = true;
-        }
+    /// Orders that copies be synced, and segments evicted then, from one to another one.
+    pub(crate) fn settle_and_evict(&self, segment: u32, through: u32) {
+        let order = self.disk.copies.order();
+        lock(&self.disk.log).turned = Some(Turned {
+            segment,
+            through,
+            order,
+        });
+        self.disk.queue.push(Job::Settle(order));
     }
 
     /// Syncs, and evicts the segment whose copies that was about.
     pub(crate) fn sync_and_evict(&self) {
+        let written = self.disk.copies.written();
         let turned = lock(&self.disk.log)
             .turned
-            .filter(|turned| turned.is_written);
+            .filter(|turned| turned.order <= written);
         // What could not be synced was counted and told; a disk that fails promises nothing.
         let _ = self.sync_segments();
         if let Some(turned) = turned {
-            lock(&self.disk.log).turned = None;
+            // The disk thread may have ordered another one meanwhile.
+            let is_it = |other: &mut Turned| other.order == turned.order;
+            lock(&self.disk.log).turned.take_if(is_it);
             self.evict_through(turned.segment, turned.through);
         }
         self.unlink_synced();
@@ -268,7 +269,9 @@ impl Inner {
             return None;
         }
         self.disk.copies.begin();
-        self.copy(&stored, slot, halvings)?;
+        let copied = self.copy(&stored, slot, halvings);
+        self.disk.copies.end();
+        copied?;
         self.counters
             .rewritten_bytes
             .fetch_add(candidate.cost, Ordering::Relaxed);

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Copies {
     /// Those that were begun.
     made: AtomicU64,
+    /// Those whose records are in the queue, and those that came to nothing.
+    queued: AtomicU64,
     /// Those that are in the kernel.
     written: AtomicU64,
     /// Those that are on the device.
@@ -18,18 +20,25 @@ pub(crate) struct Copies {
 impl Copies {
     /// Counts one that a dead process may have written.
     pub(crate) fn inherit(&self) {
-        self.begin();
-        self.note_written(self.made());
+        let copies = self.order();
+        self.note_written(copies);
     }
 
-    /// Counts one, before it is written.
+    /// Counts one, before anything of it is written.
     pub(crate) fn begin(&self) {
         self.made.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Those that were begun.
-    pub(crate) fn made(&self) -> u64 {
-        self.made.load(Ordering::Acquire)
+    /// Notes that one has its record in the queue, or comes to nothing.
+    pub(crate) fn end(&self) {
+        self.queued.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A number that no other order has: when all that is in the queue by now is in the kernel, so
+    /// are so many copies, of which the order is the last one.
+    pub(crate) fn order(&self) -> u64 {
+        self.begin();
+        self.queued.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// Notes that the first so many are in the kernel.
@@ -49,7 +58,7 @@ impl Copies {
 
     /// True if all are on the device, or there were none.
     pub(crate) fn are_synced(&self) -> bool {
-        self.synced.load(Ordering::Acquire) >= self.made()
+        self.synced.load(Ordering::Acquire) >= self.made.load(Ordering::Acquire)
     }
 }
 
@@ -64,9 +73,23 @@ mod tests {
         copies.inherit();
         let begun = copies.written();
         copies.begin();
-        copies.note_written(copies.made());
+        copies.end();
+        copies.note_written(copies.order());
         copies.note_synced(begun);
         assert!(!copies.are_synced());
+        copies.note_synced(copies.written());
+        assert!(copies.are_synced());
+    }
+
+    #[test]
+    fn copy_that_is_being_made_is_in_no_order() {
+        let copies = Copies::default();
+        copies.begin();
+        copies.note_written(copies.order());
+        copies.note_synced(copies.written());
+        assert!(!copies.are_synced());
+        copies.end();
+        copies.note_written(copies.order());
         copies.note_synced(copies.written());
         assert!(copies.are_synced());
     }

@@ -322,8 +322,8 @@ pub(crate) struct Turned {
     pub(crate) segment: u32,
     /// Number of the last segment; nothing lives in those behind the first.
     pub(crate) through: u32,
-    /// True if the copies are in the kernel.
-    pub(crate) is_written: bool,
+    /// Order of the sync, which says whether what it is about is in the kernel.
+    pub(crate) order: u64,
 }
 
 /// The reason why a reservation was not made.

@@ -103,7 +103,7 @@ pub(crate) enum Job {
     GiveBack(Vec<Place>),
     /// Rewrite what is in use in the oldest segment, and evict it.
     Turn,
-    /// Sync what was rewritten, so many copies, before the segment is evicted.
+    /// Sync what was rewritten, by the order of this number, before the segment is evicted.
     Settle(u64),
     /// Look soon, and then often, whether there is still something to write: the directory is lent.
     Part,
@@ -395,7 +395,7 @@ impl Inner {
             Job::Abandon(fill) => self.release(&fill),
             Job::GiveBack(places) => self.give_back(&places),
             Job::Turn => self.turn(),
-            Job::Settle(copies) => self.note_copies(copies),
+            Job::Settle(copies) => self.disk.copies.note_written(copies),
             Job::Part => {}
         }
     }
