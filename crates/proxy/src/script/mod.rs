@@ -158,25 +158,34 @@ impl FromArgs for ImportLine {
     const SYNTAX: &'static str = "[name from] file";
 
     fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
-        let (name, file) = match args.words {
-            [file] => {
-                let whole = file.text.rsplit('/').next().unwrap_or_default();
-                let name = whole.strip_suffix(".js").unwrap_or(whole);
-                (name.to_string(), file.text.clone())
-            }
-            [name, from, file] if from.text == "from" => (name.text.clone(), file.text.clone()),
-            [_, from, _] => {
-                let message = format!("invalid parameter \"{}\"", from.text);
-                return Err(ArgError::value(1, message));
-            }
-            _ => return Err(ArgError::Count),
-        };
+        let Import { name, file } =
+            import(args, |whole| whole.strip_suffix(".js").unwrap_or(whole))?;
         if !is_name(&name) {
             let message = format!("cannot extract export name from file path \"{name}\"");
             return Err(ArgError::value(0, message));
         }
         Ok(ImportLine(Import { name, file }))
     }
+}
+
+/// A file and its name, which the file's own name says where none is written.
+fn import(args: &Args<'_>, named: impl Fn(&str) -> &str) -> Result<Import, ArgError> {
+    let (name, file) = match args.words {
+        [file] => (
+            named(file.text.rsplit('/').next().unwrap_or_default()),
+            file,
+        ),
+        [name, from, file] if from.text == "from" => (name.text.as_str(), file),
+        [_, from, _] => {
+            let message = format!("invalid parameter \"{}\"", from.text);
+            return Err(ArgError::value(1, message));
+        }
+        _ => return Err(ArgError::Count),
+    };
+    Ok(Import {
+        name: name.to_string(),
+        file: file.text.clone(),
+    })
 }
 
 /// A value of a file, and its name.
@@ -187,19 +196,9 @@ impl FromArgs for PreloadLine {
     const SYNTAX: &'static str = "[name from] file.json";
 
     fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
-        let (name, file) = match args.words {
-            [file] => {
-                let whole = file.text.rsplit('/').next().unwrap_or_default();
-                let name = whole.strip_suffix(".json").unwrap_or_default();
-                (name.to_string(), file.text.clone())
-            }
-            [name, from, file] if from.text == "from" => (name.text.clone(), file.text.clone()),
-            [_, from, _] => {
-                let message = format!("invalid parameter \"{}\"", from.text);
-                return Err(ArgError::value(1, message));
-            }
-            _ => return Err(ArgError::Count),
-        };
+        let Import { name, file } = import(args, |whole| {
+            whole.strip_suffix(".json").unwrap_or_default()
+        })?;
         let message = if name.is_empty() {
             format!(
                 "cannot extract export name from file path \"{file}\", \
