@@ -11,6 +11,7 @@
 
 use std::time::Duration;
 
+use super::block::Block;
 use super::{Connection, Life, Role};
 use crate::http2::code::{Code, Fault};
 use crate::http2::event::{Event, Gone};
@@ -361,6 +362,7 @@ impl Connection {
         };
         frame::write_go_away(self.output.block(), last, code);
         self.life = Life::Failed;
+        self.block = Block::default();
         for id in self.streams.ids().collect::<Vec<_>>() {
             self.unschedule(id);
             if let Some(stream) = self.streams.get_mut(id) {

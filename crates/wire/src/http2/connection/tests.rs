@@ -226,6 +226,7 @@ impl Played {
         let last = frames.last().expect("a frame");
         assert_eq!((last.kind, last.code()), (Kind::GoAway, fault.code()));
         assert!(self.connection.is_finished() && !self.connection.wants_input());
+        assert_eq!(self.connection.unfinished_head(), None);
         // Nothing is read or written any more.
         self.send(6, 0, 0, &[0; 8]);
         let (events, frames) = self.turn();

@@ -353,7 +353,7 @@ proptest! {
             }
             server.produce(usize::MAX);
             prop_assert!(server.output().len() < 100_000);
-            prop_assert!(server.block.stream().is_none() || !server.is_finished());
+            prop_assert!(!server.block.is_of_use() || !server.is_finished());
             let mut answers = BytesMut::new();
             while let Some(piece) = server.output().take() {
                 answers.extend_from_slice(&piece);
