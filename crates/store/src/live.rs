@@ -19,7 +19,8 @@
 //! 3. What has a lower number than the first of the list was evicted: a file of that name is a name
 //!    that a power failure has brought back.
 //! 4. A segment that was lost (`loss`) is listed until its keys have their tombstones on the
-//!    device; if nobody knows its keys, until all that is older is gone.
+//!    device; if nobody knows its keys, until all that is older is gone, also the files of what was
+//!    evicted and that the disk would not remove.
 //! 5. A segment whose header is damaged is one of ours if its summary is whole, or if records of
 //!    this zone are found in it; without a summary it counts only if no record can have stood where
 //!    the damage is. A file that has neither is not ours: it is set aside, and its number is
@@ -119,8 +120,10 @@ impl Inner {
         // Under the lock nothing but copies are made: there may be tens of thousands of segments.
         let (present, lost): (Vec<u32>, Vec<u32>) = {
             let mut log = lock(&self.disk.log);
+            let stuck = self.oldest_stuck(&log);
             let Log { segments, lost, .. } = &mut *log;
-            let first = segments.keys().next().copied().unwrap_or(u32::MAX);
+            let first = segments.keys().next().copied();
+            let first = first.into_iter().chain(stuck).min().unwrap_or(u32::MAX);
             // What nobody knows hides nothing, once nothing is older.
             lost.retain(|lost| !listing.settled.contains(&lost.id) && lost.id > first);
             let lost = lost.iter().map(|lost| lost.id).collect();

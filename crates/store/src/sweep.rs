@@ -574,13 +574,19 @@ impl Inner {
     /// True if an evicted segment would be loaded again at the next start, because the disk lets it
     /// neither be removed nor renamed. Until it does no newer one may go: INVARIANT 1.
     fn is_stuck(&self) -> bool {
-        let may_return =
-            |retired: &Retired| retired.path == self.disk.segment_path(retired.segment);
-        if !lock(&self.disk.log).retired.iter().any(may_return) {
+        if self.oldest_stuck(&lock(&self.disk.log)).is_none() {
             return false;
         }
         self.unlink_retired();
-        lock(&self.disk.log).retired.iter().any(may_return)
+        self.oldest_stuck(&lock(&self.disk.log)).is_some()
+    }
+
+    /// The oldest segment that has left the log and has the name by which it is loaded.
+    pub(crate) fn oldest_stuck(&self, log: &Log) -> Option<u32> {
+        let may_return =
+            |retired: &&Retired| retired.path == self.disk.segment_path(retired.segment);
+        let stuck = log.retired.iter().filter(may_return);
+        stuck.map(|retired| retired.segment).min()
     }
 
     /// Unlinks what nobody reads any more, and renames what is read. True if that made space.

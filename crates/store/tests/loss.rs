@@ -7,7 +7,7 @@ mod home;
 mod read;
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use millpond_store::{
@@ -20,6 +20,8 @@ use read::read;
 
 const KEYS: u64 = 12;
 const START_MS: u64 = 1_790_000_000_000;
+/// No other thread is at something for so long.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Bench {
     home: tempfile::TempDir,
@@ -184,6 +186,40 @@ fn nothing_older_comes_back_in_the_place_of_what_was_lost() {
             check(&bench.open(bench.conf()));
         }
     }
+}
+
+/// The file of an evicted segment that the disk will not remove is older than all that was lost, so
+/// it does not come back when the tombstones are lost that hid its entries.
+#[test]
+fn evicted_segment_whose_file_stays_does_not_come_back_when_a_newer_one_is_lost() {
+    let bench = Bench::new();
+    let zone = bench.open(bench.conf());
+    fill(&zone, 1);
+    // So that the removals stand in the next segment.
+    fill(&zone, 2);
+    for number in 0..KEYS {
+        assert!(zone.remove(&key(number)));
+    }
+    let oldest = bench.conf().path.join("segment-00000001");
+    bench.io.keep(Some(oldest.clone()));
+    let began = Instant::now();
+    while bench.io.injected() == 0 {
+        assert!(began.elapsed() < PATIENCE, "the oldest segment stays");
+        zone.sweep();
+        assert!(zone.sync());
+    }
+    // The third lets the disk rest: nothing says what it had removed.
+    for number in 0..3 {
+        lose(&bench, &zone, number);
+    }
+    assert_eq!(
+        bench.count(|event| matches!(event, Event::Resting { .. })),
+        1
+    );
+    assert!(!zone.sync(), "the tombstones are nowhere");
+    assert!(oldest.exists());
+    bench.io.keep(None);
+    assert_eq!(versions(&bench.after_a_kill()), [None; KEYS as usize]);
 }
 
 /// A client that is being sent a body gets no zeros.

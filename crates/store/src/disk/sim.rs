@@ -75,6 +75,8 @@ pub struct SimIo {
     damaged: Mutex<Vec<(u64, u64, u64)>>,
     injected: AtomicU64,
     is_mounted: AtomicBool,
+    /// File that can be neither unlinked nor renamed.
+    kept: Mutex<Option<PathBuf>>,
     is_remote: AtomicBool,
     /// Other devices, by the directories that are on them.
     disks: Mutex<HashMap<PathBuf, Arc<SimIo>>>,
@@ -93,6 +95,7 @@ impl SimIo {
             damaged: Mutex::default(),
             injected: AtomicU64::new(0),
             is_mounted: AtomicBool::new(false),
+            kept: Mutex::default(),
             is_remote: AtomicBool::new(false),
             disks: Mutex::default(),
         }
@@ -107,6 +110,18 @@ impl SimIo {
     /// Says whether it is a file system of its own that is mounted.
     pub fn set_mounted(&self, is_mounted: bool) {
         self.is_mounted.store(is_mounted, Ordering::SeqCst);
+    }
+
+    /// Names the one file of which unlinking and renaming answer EIO, whatever the fault is.
+    pub fn keep(&self, path: Option<PathBuf>) {
+        *lock(&self.kept) = path;
+    }
+
+    fn may_change_name(&self, path: &Path) -> io::Result<()> {
+        if lock(&self.kept).as_deref() == Some(path) {
+            return Err(self.inject(rustix::io::Errno::IO));
+        }
+        Ok(())
     }
 
     /// Says that another machine serves it; for zones that are opened from now on.
@@ -361,11 +376,13 @@ impl DiskIo for SimIo {
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
         self.stall(Fault::StallWrites);
+        self.may_change_name(path)?;
         self.present()?.unlink(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.stall(Fault::StallWrites);
+        self.may_change_name(from)?;
         self.present()?.rename(from, to)
     }
 
