@@ -25,6 +25,18 @@ const CONF: &str = "
         location / { proxy_pass http://%%ORIGIN%%; proxy_cache pond; }
     }";
 
+/// A configuration with so many workers, whose requests to the origin say its name.
+fn named(name: &str, workers: usize) -> String {
+    let http = CONF.replace(
+        "location /api",
+        &format!("location = /name {{ return 200 {name}; }} location /api"),
+    );
+    format!(
+        "%%GLOBALS%% worker_processes {workers}; events {{}}
+         http {{ %%HTTP%% proxy_set_header X-Conf {name}; {http} }}"
+    )
+}
+
 const WAIT: Duration = Duration::from_secs(20);
 
 struct Site {
@@ -35,9 +47,13 @@ struct Site {
 
 impl Site {
     fn start() -> Result<Site> {
+        Site::start_with(CONF)
+    }
+
+    fn start_with(conf: &str) -> Result<Site> {
         let origin = Origin::start()?;
         origin.route("/*", Answer::new(200).body("hello"));
-        let proxy = Proxy::new(Kind::Millpond, CONF).origin(&origin).start()?;
+        let proxy = Proxy::new(Kind::Millpond, conf).origin(&origin).start()?;
         Ok(Site {
             client: Client::new(proxy.port()),
             proxy,
@@ -72,6 +88,32 @@ impl Site {
         Deadline::after(WAIT)
             .poll(|| job().transpose())
             .context("a job runs on")?
+    }
+
+    /// Orders some URLs of both sites, and waits until they are asked for.
+    fn order_held(&self, gate: &Gate) -> Result<()> {
+        self.origin
+            .route("/*", Answer::new(200).body("hello").hold_head(gate));
+        let of = |host| (0..10).map(move |it| self.url(host, &format!("/{it}")));
+        let urls: Vec<String> = of("shop.example").chain(of("blog.example")).collect();
+        let (status, job) = self.order(&json!({"urls": urls, "users": 2, "rate": 10000}))?;
+        ensure!(status == 202, "{job}");
+        self.origin.wait_for_requests(2)?;
+        Ok(())
+    }
+
+    /// Reloads, and waits until a configuration answers.
+    fn reload(&mut self, conf: &str, name: &str) -> Result<()> {
+        self.proxy.set_conf(conf)?;
+        self.proxy.reload()?;
+        let answers = || {
+            let request = Request::get("/name").host("shop.example");
+            self.client.send(&request).ok().map(|it| it.text())
+        };
+        Deadline::after(WAIT)
+            .poll(|| answers().filter(|text| text == name))
+            .with_context(|| format!("{name} does not come"))?;
+        Ok(())
     }
 
     fn cache_status(&self, host: &str, path: &str) -> Result<String> {
@@ -165,11 +207,86 @@ fn a_job_that_is_stopped_begins_no_more() -> Result<()> {
         "{job}"
     );
     assert_eq!(site.origin.requests().len(), 2);
+    assert_eq!(job["why"], json!("it was told to stop"));
     assert_eq!(
         site.send(Request::new("DELETE", "/api/millpond/1/warm?id=77"))?
             .0,
         404
     );
+    Ok(())
+}
+
+#[test]
+fn a_job_goes_on_over_a_reload_under_the_new_configuration() -> Result<()> {
+    let mut site = Site::start_with(&named("one", 1))?;
+    let gate = Gate::new();
+    site.order_held(&gate)?;
+    site.reload(&named("two", 1), "two")?;
+    gate.open();
+    let job = site.ended()?;
+    assert_eq!(
+        (&job["done"], &job["failed"]),
+        (&json!(20), &json!(0)),
+        "{job}"
+    );
+    assert_eq!(job["why"], Value::Null);
+    // Two were on their way.
+    let requests = site.origin.requests();
+    let asked_by = |name| {
+        let names = requests.iter().map(|it| it.header("X-Conf"));
+        names.filter(|it| *it == Some(name)).count()
+    };
+    assert_eq!((asked_by("one"), asked_by("two")), (2, 18));
+    assert_eq!(site.cache_status("blog.example", "/9")?, "HIT");
+    Ok(())
+}
+
+#[test]
+fn another_worker_takes_over_the_jobs_of_one_that_leaves() -> Result<()> {
+    let mut site = Site::start_with(&named("one", 3))?;
+    // The most that run at a time, of which the kernel gives each worker some.
+    let gate = Gate::new();
+    for _ in 0..4 {
+        site.order_held(&gate)?;
+    }
+    site.reload(&named("two", 1), "two")?;
+    gate.open();
+    site.ended()?;
+    let (_, said) = site.send(Request::get("/api/millpond/1/warm"))?;
+    let jobs = said["jobs"].as_array().context("jobs")?;
+    for job in jobs {
+        assert_eq!(
+            (&job["done"], &job["failed"]),
+            (&json!(20), &json!(0)),
+            "{job}"
+        );
+    }
+    assert_eq!(jobs.len(), 4);
+    Ok(())
+}
+
+#[test]
+fn a_job_ends_with_a_reason_when_its_zone_or_its_servers_left_with_a_reload() -> Result<()> {
+    let one = named("one", 1);
+    let without_zone = named("two", 1).replace("pond", "lake");
+    let without_servers = named("two", 1)
+        .replace("shop.example", "mill.example")
+        .replace("blog.example", "weir.example");
+    for (conf, reason) in [(without_zone, "zone"), (without_servers, "server")] {
+        let mut site = Site::start_with(&one)?;
+        let gate = Gate::new();
+        site.order_held(&gate)?;
+        site.reload(&conf, "two")?;
+        gate.open();
+        let job = site.ended()?;
+        assert_eq!(
+            (&job["all"], &job["done"], &job["failed"]),
+            (&json!(20), &json!(2), &json!(0)),
+            "{job}"
+        );
+        let why = job["why"].as_str().context("no reason")?;
+        ensure!(why.contains(reason), "{why}");
+    }
     Ok(())
 }
 

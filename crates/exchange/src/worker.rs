@@ -227,6 +227,12 @@ impl Worker {
         self.parts.of()
     }
 
+    /// The generation that serves, if the worker does not leave.
+    pub fn serving(&self) -> Option<Rc<Generation>> {
+        let generation = self.current.borrow().upgrade();
+        generation.filter(|it| !it.is_closing())
+    }
+
     /// A place for a connection, after idle ones were closed for it if need be.
     pub async fn seat(&self, side: Side) -> Option<Seat> {
         if self.quota.is_tight() {

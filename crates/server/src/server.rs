@@ -54,6 +54,7 @@ use millpond_system::supervisor::Supervisor;
 use millpond_system::temp_file::FolderError;
 use tokio::task::AbortHandle;
 
+use crate::control::warm::Jobs;
 use crate::control::{Control, ControlError, ControlSocket, Wanted};
 use crate::handler::dashboard::feed::Feed;
 use crate::handler::dashboard::history;
@@ -350,6 +351,7 @@ impl Server {
             process.supervisor.hand_over(successor.id());
         }
         self.shared.ending.announce();
+        self.stop_jobs();
         process.supervisor.tell_stopping();
         self.let_go();
         self.wait_for_end(&mut signals).await;
@@ -457,6 +459,7 @@ impl Server {
     /// nothing more is accepted.
     fn close_listeners(&mut self) {
         self.is_accepting = false;
+        self.stop_jobs();
         self.command_all(|| Command::Serve {
             conf: Arc::clone(&self.conf),
             listening: Vec::new(),
@@ -539,7 +542,14 @@ impl Server {
         works.into_iter().flatten().for_each(|work| work.abort());
     }
 
+    /// Has jobs begin no more that ask this process: nobody else does from now on.
+    fn stop_jobs(&self) {
+        let jobs = self.shared.guests.of::<Jobs>();
+        jobs.stop_all("the process that ran it serves no more");
+    }
+
     fn lend_caches(&mut self) {
+        self.stop_jobs();
         // The successor orders from here on; without a plan nothing has to be started.
         let _ = self.shared.tender.serve(Vec::new());
         self.shared.guests.of::<Fleets>().stop();

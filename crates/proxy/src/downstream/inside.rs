@@ -12,9 +12,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use millpond_exchange::client::connection::Connection;
 use millpond_exchange::client::wire::Wire;
 use millpond_exchange::client::{Came, Client};
+use millpond_exchange::counters::Number;
 use millpond_exchange::settings::listen::Listen;
 use millpond_exchange::worker::Generation;
 use millpond_system::address::Address;
@@ -34,6 +36,10 @@ pub struct Asked {
     pub status: u16,
     /// `$upstream_cache_status`.
     pub cache_status: Option<&'static str>,
+    /// First name of the server.
+    pub server: Bytes,
+    /// The cache zone that was looked at.
+    pub zone: Option<Number>,
     /// The reason why it has no end, if it has none.
     pub broken: Option<String>,
 }
@@ -64,9 +70,12 @@ pub async fn ask(
             break;
         }
     }
+    let trace = req.upstream.borrow();
     Ok(Asked {
         status: response.status,
-        cache_status: req.upstream.borrow().cache_status,
+        cache_status: trace.cache_status,
+        server: req.server.name.clone(),
+        zone: trace.zone,
         broken,
     })
 }

@@ -222,11 +222,11 @@ async fn warm(req: &mut Request) -> Result<Response, Failure> {
     let Payload::Bytes(order) = payload(req, Verb::Post, warm::BODY_MAX).await? else {
         return Ok(at_once(report::problem(413, "the list is too long")));
     };
-    let generation = Rc::clone(req.generation());
-    let jobs = generation.worker.shared.guests.of::<Jobs>();
+    let worker = Rc::clone(&req.generation().worker);
+    let jobs = worker.shared.guests.of::<Jobs>();
     let (answer, run) = jobs.take(&order);
     if let Some(run) = run {
-        handler::warm::run(&generation, run);
+        handler::warm::run(&worker, run);
     }
     Ok(at_once(answer))
 }

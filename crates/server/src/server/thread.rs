@@ -40,6 +40,7 @@ use millpond_system::reserve;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, spawn_local};
 
+use crate::handler::warm;
 use crate::sockets::Listening;
 
 /// Commands that may wait for a worker; one that is further behind hangs.
@@ -154,6 +155,7 @@ impl Thread {
         spawn_local(turn::write_turns());
         spawn_local(keepalive::tend(Rc::clone(&self.worker)));
         spawn_local(quiet::tend(Rc::clone(&self.worker)));
+        spawn_local(warm::tend(Rc::clone(&self.worker)));
         let worker = Rc::clone(&self.worker);
         let make_room = async move || worker.make_room(Shortage::Descriptors).await;
         spawn_local(reserve::tend(make_room));
