@@ -57,9 +57,13 @@ struct Site {
 
 impl Site {
     fn start() -> Result<Self> {
+        Site::start_with(CONF)
+    }
+
+    fn start_with(conf: &str) -> Result<Self> {
         let origin = Origin::start()?;
         origin.route("/*", answer(&page("one")));
-        let proxy = Proxy::new(Kind::Millpond, CONF).origin(&origin).start()?;
+        let proxy = Proxy::new(Kind::Millpond, conf).origin(&origin).start()?;
         Ok(Site {
             client: Client::new(proxy.port()),
             proxy,
@@ -331,6 +335,32 @@ fn what_is_not_worth_it_or_not_allowed_stays_as_it_is() -> Result<()> {
     let varies = |path| Ok::<_, anyhow::Error>(site.get(path, "br")?.header("Vary").is_some());
     assert!(!varies("/rfc/untouched")? && !varies("/image")? && !varies("/off/a")?);
     assert!(varies("/noise")?);
+    Ok(())
+}
+
+/// A zone that is full of what nobody asks for again takes what is asked for twice.
+#[test]
+fn nothing_is_encoded_that_a_full_zone_would_refuse() -> Result<()> {
+    let conf = CONF.replace("max_size=64m", "max_size=16m admission=second-hit");
+    let site = Site::start_with(&conf)?;
+    let image = Answer::new(200)
+        .header("Content-Type", "image/png")
+        .body(vec![7; 200_000]);
+    site.origin.route("/image/*", image);
+    site.client.get("/a")?;
+    let mut number = 0;
+    while site.metric("millpond_zone_evicted_total", "")? == 0 {
+        site.client.get(&format!("/image/{number}"))?;
+        site.client.get("/a")?;
+        number += 1;
+        ensure!(number < 1000, "the zone does not fill");
+    }
+    let outcomes = |name: &str| site.metric("millpond_zone_encodings_total", name);
+    site.get_in("/a", "br")?;
+    // It was asked for, as often as a second has gone by, and encoded once.
+    assert_eq!(outcomes("\"made\"")?, 1);
+    assert_eq!(outcomes("not_stored")?, 0);
+    assert!(outcomes("not_chosen")? >= 1);
     Ok(())
 }
 

@@ -26,12 +26,16 @@
 
 use bytes::Bytes;
 use millpond_semantics::accept_encoding::Coding;
-use millpond_store::{Cold, Entry, Key, Look};
+use millpond_store::{Chosen, Cold, Entry, Key, Look};
 
 use crate::encoding::Outcome;
 use crate::head::{FieldsWriter, StoredHead};
 use crate::shared_head::SharedHead;
 use crate::zone::{CacheZone, FoundEntry};
+
+/// Parts of a body that its encoding is taken to be one of, before it is made (arbitrary: what
+/// text saves).
+const ABOUT_ONE_IN: u64 = 4;
 
 /// Name of the encoding of an entry: its key in the store, and what it is an encoding of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +43,20 @@ pub struct EncodingKey {
     /// The key.
     pub key: Key,
     mark: Bytes,
+}
+
+/// An encoding that is to be made: its name, and that the store would take it.
+#[derive(Debug)]
+pub struct BegunEncoding {
+    name: EncodingKey,
+    chosen: Chosen,
+}
+
+impl BegunEncoding {
+    /// Key of the encoding in the store.
+    pub fn key(&self) -> Key {
+        self.name.key
+    }
 }
 
 /// An encoding that was found.
@@ -105,27 +123,45 @@ impl CacheZone {
         }
     }
 
+    /// Begins to make an encoding, if it may be made now and the store would take it. A choice
+    /// obliges to call [`Encodings::end`](crate::encoding::Encodings::end).
+    pub fn begin_encoding(
+        &self,
+        found: &FoundEntry,
+        name: EncodingKey,
+        now: i64,
+    ) -> Option<BegunEncoding> {
+        if !self.is_settled(&found.entry) || !self.encodings.begin(&name.key, now) {
+            return None;
+        }
+        let chosen = self
+            .store
+            .choose(name.key, found.entry.len() / ABOUT_ONE_IN);
+        if chosen.is_err() {
+            self.encodings.end(&name.key, Outcome::NotChosen, now);
+        }
+        let chosen = chosen.ok()?;
+        Some(BegunEncoding { name, chosen })
+    }
+
     /// Keeps an encoding of an entry as it was found, unless that was replaced meanwhile.
     pub fn keep_encoding(
         &self,
         found: &FoundEntry,
-        name: &EncodingKey,
+        BegunEncoding { name, chosen }: BegunEncoding,
         (coding, body): (Coding, Bytes),
     ) -> Outcome {
         if !self.is_settled(&found.entry) || !self.is_there(&found.entry) {
             return Outcome::NotStored;
         }
         let hash = self.keys().of_part(&body);
-        let head = head_for(found, name, (coding, &hash));
+        let head = head_for(found, &name, (coding, &hash));
         let len = body.len() as u64;
-        let kept = self
-            .store
-            .begin(name.key, Some(len))
-            .and_then(|mut writer| {
-                writer.set_head(head.encode());
-                writer.append(body)?;
-                writer.finish()
-            });
+        let kept = self.store.begin_chosen(chosen, len).and_then(|mut writer| {
+            writer.set_head(head.encode());
+            writer.append(body)?;
+            writer.finish()
+        });
         match kept {
             Ok(_) => {
                 self.encodings.note_made(found.entry.len(), len);

@@ -2,13 +2,17 @@
 //! again for a while.
 //!
 //! ```text
-//!   a hit wants it ──► begun ──► made
+//!   a hit wants it ──► begun ──► would the store take it? ──► made
+//!                        ├─────────────┴─ no: not asked again for `ASKED_AGAIN`
 //!                        └─────► in vain: not tried again for `AGAIN`
 //! ```
 //!
 //! 1. No encoding is made twice at a time, and no more than `WAITING_MAX` wait or are made.
 //! 2. What is remembered is bounded (`recent.rs`); what is forgotten costs work, never a wrong
 //!    answer.
+//!
+//! 3. Nothing is encoded that a full zone would refuse: each question counts there as a use, as
+//!    that for a missing entry does.
 //!
 //! The encodings themselves are in the store: `encoded.rs`.
 
@@ -30,6 +34,10 @@ const AGAIN: i64 = 600;
 /// Seconds after which one is that was not stored (arbitrary; its entry may be back by then).
 const STORED_AGAIN: i64 = 10;
 
+/// Seconds after which the store is asked again (arbitrary: so often a use is counted that a full
+/// zone chooses by).
+const ASKED_AGAIN: i64 = 1;
+
 /// Outcome of the work on an encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -43,16 +51,19 @@ pub enum Outcome {
     Failed,
     /// Too many others waited.
     Refused,
+    /// The store would not have taken it, so that nothing was encoded.
+    NotChosen,
 }
 
 impl Outcome {
     /// All outcomes, in the order of their counts.
-    pub const ALL: [Outcome; 5] = [
+    pub const ALL: [Outcome; 6] = [
         Outcome::Made,
         Outcome::NotShorter,
         Outcome::NotStored,
         Outcome::Failed,
         Outcome::Refused,
+        Outcome::NotChosen,
     ];
 
     /// Word for metrics.
@@ -63,6 +74,7 @@ impl Outcome {
             Outcome::NotStored => "not_stored",
             Outcome::Failed => "failed",
             Outcome::Refused => "refused",
+            Outcome::NotChosen => "not_chosen",
         }
     }
 }
@@ -119,6 +131,7 @@ impl Encodings {
         if outcome != Outcome::Made {
             let pause = match outcome {
                 Outcome::NotStored => STORED_AGAIN,
+                Outcome::NotChosen => ASKED_AGAIN,
                 _ => AGAIN,
             };
             let until = now.saturating_add(pause);
@@ -178,7 +191,7 @@ mod tests {
         assert!(table.begin(&key, AGAIN));
         table.end(&key, Outcome::Made, AGAIN);
         assert!(table.begin(&key, AGAIN));
-        assert_eq!(table.counts().outcomes, [1, 1, 0, 0, 0]);
+        assert_eq!(table.counts().outcomes, [1, 1, 0, 0, 0, 0]);
     }
 
     #[test]

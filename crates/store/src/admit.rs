@@ -738,3 +738,49 @@ impl Inner {
         }
     }
 }
+
+impl Inner {
+    /// Decides whether a fill may begin.
+    pub(crate) fn may_begin(&self, key: &Key, expected_len: Option<u64>) -> Result<(), NotStored> {
+        self.may_write(key, expected_len)?;
+        let must_choose = self.is_full.load(Ordering::Relaxed) && expected_len != Some(0);
+        if must_choose && !self.is_chosen(key, expected_len) {
+            return Err(NotStored::AskedSeldom);
+        }
+        Ok(())
+    }
+
+    /// The same without the choice of a full zone.
+    pub(crate) fn may_write(&self, key: &Key, expected_len: Option<u64>) -> Result<(), NotStored> {
+        if self.is_closed() {
+            return Err(NotStored::Closed);
+        }
+        if self.is_low.load(Ordering::Relaxed) || self.health.is_failed() {
+            return Err(NotStored::Disk);
+        }
+        if self.rests() {
+            return Err(NotStored::Disk);
+        }
+        if self.is_unknown(key) {
+            return Err(NotStored::Unloaded);
+        }
+        let capacity = self.capacity();
+        if capacity == 0 || expected_len.is_some_and(|len| len > capacity) {
+            return Err(NotStored::TooLarge);
+        }
+        if !self.disk.queue.has_room(1) {
+            return Err(NotStored::QueueFull);
+        }
+        Ok(())
+    }
+
+    /// True if a full zone takes something.
+    fn is_chosen(&self, key: &Key, expected_len: Option<u64>) -> bool {
+        let choice = &self.limits.choice;
+        if self.index.get(key).is_some() {
+            choice.earn(expected_len);
+            return true;
+        }
+        choice.takes(key, expected_len, &|| self.index.count())
+    }
+}

@@ -97,4 +97,6 @@ pub use site::{Class, Classify, Departed, EXCESS, Held, Role, SITES_MAX, SiteBoo
 pub use sweep::Swept;
 pub use verify::{Progress, Verified};
 pub use volume::{Admission, EntrySummary, Event, Platform, Usage, ZoneConf};
-pub use zone::{DiskConf, DiskState, DiskUsage, Listener, MAX_DISKS, Peeks, SiteHeld, Zone};
+pub use zone::{
+    Chosen, DiskConf, DiskState, DiskUsage, Listener, MAX_DISKS, Peeks, SiteHeld, Zone,
+};

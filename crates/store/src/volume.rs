@@ -363,10 +363,26 @@ impl Volume {
         // So that no fill begins unseen while the directory is lent.
         let _open = read(&inner.close_lock);
         let admitted = inner.may_begin(&key, expected_len);
+        if matches!(admitted, Err(NotStored::AskedSeldom)) {
+            inner.counters.asked_seldom.fetch_add(1, Ordering::Relaxed);
+        }
         if admitted.is_err() {
             inner.counters.not_stored.fetch_add(1, Ordering::Relaxed);
         }
         admitted.map(|()| Writer::new(Arc::clone(inner), key, expected_len))
+    }
+
+    /// Chooses whether an entry of about so many bytes is to be made.
+    pub(crate) fn choose(&self, key: &Key, about: u64) -> Result<(), NotStored> {
+        self.inner.may_begin(key, Some(about))
+    }
+
+    /// Begins to fill an entry that was chosen.
+    pub(crate) fn begin_chosen(&self, key: Key, len: u64) -> Result<Writer, NotStored> {
+        let inner = &self.inner;
+        let _open = read(&inner.close_lock);
+        inner.may_write(&key, Some(len))?;
+        Ok(Writer::new(Arc::clone(inner), key, Some(len)))
     }
 
     /// Removes an entry; true if there was one. That is written down by the disk thread.
@@ -590,44 +606,6 @@ impl Inner {
         self.health.met(error, tried);
         self.counters.read_errors.fetch_add(1, Ordering::Relaxed);
         self.report(&Event::ReadFailed(error.to_string()));
-    }
-
-    fn may_begin(&self, key: &Key, expected_len: Option<u64>) -> Result<(), NotStored> {
-        if self.is_closed() {
-            return Err(NotStored::Closed);
-        }
-        if self.is_low.load(Ordering::Relaxed) || self.health.is_failed() {
-            return Err(NotStored::Disk);
-        }
-        if self.rests() {
-            return Err(NotStored::Disk);
-        }
-        if self.is_unknown(key) {
-            return Err(NotStored::Unloaded);
-        }
-        let capacity = self.capacity();
-        if capacity == 0 || expected_len.is_some_and(|len| len > capacity) {
-            return Err(NotStored::TooLarge);
-        }
-        if !self.disk.queue.has_room(1) {
-            return Err(NotStored::QueueFull);
-        }
-        let is_chosen = self.is_full.load(Ordering::Relaxed) && expected_len != Some(0);
-        if is_chosen && !self.is_chosen(key, expected_len) {
-            self.counters.asked_seldom.fetch_add(1, Ordering::Relaxed);
-            return Err(NotStored::AskedSeldom);
-        }
-        Ok(())
-    }
-
-    /// True if a full zone takes something.
-    fn is_chosen(&self, key: &Key, expected_len: Option<u64>) -> bool {
-        let choice = &self.limits.choice;
-        if self.index.get(key).is_some() {
-            choice.earn(expected_len);
-            return true;
-        }
-        choice.takes(key, expected_len, &|| self.index.count())
     }
 
     /// An entry for what is in memory, with the segments of its body pinned.

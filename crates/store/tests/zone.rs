@@ -486,6 +486,38 @@ fn once_full_a_zone_takes_what_is_asked_for_twice() {
     store(&zone, "newest", &large).expect("stored");
 }
 
+/// One question and one answer for those who have to make the body first.
+#[test]
+fn what_a_full_zone_has_chosen_it_takes_and_what_it_has_not_costs_no_body() {
+    let bench = Bench::new();
+    let conf = ZoneConf {
+        max_size: Some(8 << 20),
+        admission: Admission::SecondHit,
+        ..bench.conf()
+    };
+    let zone = bench.open(conf);
+    let some = body(100_000, 1);
+    let stores = |number: &u64| {
+        zone.flush();
+        store(&zone, &format!("{number}"), &some).is_ok()
+    };
+    assert!((0..).take_while(stores).count() > 60);
+    let before = zone.usage();
+    assert_eq!(
+        zone.choose(key("made"), 100_000).map(|_| ()),
+        Err(NotStored::AskedSeldom)
+    );
+    let chosen = zone.choose(key("made"), 100_000).expect("asked for twice");
+    // Nothing was fetched that was not stored.
+    assert_eq!(zone.usage().not_stored, before.not_stored);
+    let mut writer = zone.begin_chosen(chosen, 5).expect("begun");
+    writer.set_head(Bytes::from_static(b"head"));
+    writer.append(Bytes::from_static(b"bytes")).expect("room");
+    writer.finish().expect("stored");
+    let made = zone.find(&key("made")).expect("found");
+    assert_eq!(read(&made), Bytes::from_static(b"bytes"));
+}
+
 /// Entries that are used stay, unless what comes is worth more than they are.
 #[test]
 fn a_full_zone_keeps_what_is_used_more_than_what_comes() {

@@ -12,11 +12,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
-use millpond_cache::encoded::EncodingKey;
+use millpond_cache::encoded::BegunEncoding;
 use millpond_cache::encoding::Outcome;
 use millpond_cache::zone::{CacheZone, FoundEntry};
 use millpond_semantics::accept_encoding::Coding;
-use millpond_store::Entry;
+use millpond_store::{Entry, Key};
 use millpond_system::clock;
 
 use super::body::piece;
@@ -50,7 +50,9 @@ pub(crate) struct Job {
     found: FoundEntry,
     /// INVARIANT 4.
     zone: Weak<CacheZone>,
-    name: EncodingKey,
+    key: Key,
+    /// None once it is made.
+    begun: Option<BegunEncoding>,
     coding: Coding,
     level: u32,
     outcome: Outcome,
@@ -60,13 +62,14 @@ impl Job {
     /// The making of an encoding of an entry, which was begun.
     pub(crate) fn new(
         (found, zone): (FoundEntry, &Arc<CacheZone>),
-        name: EncodingKey,
+        begun: BegunEncoding,
         (coding, level): (Coding, u32),
     ) -> Self {
         Job {
             found,
             zone: Arc::downgrade(zone),
-            name,
+            key: begun.key(),
+            begun: Some(begun),
             coding,
             level,
             outcome: Outcome::Failed,
@@ -77,7 +80,7 @@ impl Job {
         self.outcome = self.make();
     }
 
-    fn make(&self) -> Outcome {
+    fn make(&mut self) -> Outcome {
         let Some(body) = read(&self.found.entry) else {
             return Outcome::Failed;
         };
@@ -93,12 +96,12 @@ impl Job {
         if !codec::decodes_to(self.coding, &encoded, &body) {
             return Outcome::Failed;
         }
-        match self.zone.upgrade() {
-            Some(zone) => {
+        match (self.zone.upgrade(), self.begun.take()) {
+            (Some(zone), Some(begun)) => {
                 let encoded = (self.coding, Bytes::from(encoded));
-                zone.keep_encoding(&self.found, &self.name, encoded)
+                zone.keep_encoding(&self.found, begun, encoded)
             }
-            None => Outcome::NotStored,
+            _ => Outcome::NotStored,
         }
     }
 }
@@ -108,7 +111,7 @@ impl Drop for Job {
         // INVARIANT 2.
         if let Some(zone) = self.zone.upgrade() {
             let now = clock::now_ms().div_euclid(1000);
-            zone.encodings.end(&self.name.key, self.outcome, now);
+            zone.encodings.end(&self.key, self.outcome, now);
         }
     }
 }

@@ -108,11 +108,8 @@ fn find(
             LookedForEncoding::Found(encoded) => return Some((coding, encoded)),
             LookedForEncoding::Missing(name) => {
                 let is_first = !std::mem::replace(&mut is_begun, true);
-                if is_first
-                    && zone.is_settled(&found.entry)
-                    && zone.encodings.begin(&name.key, req.now_s())
-                {
-                    let job = Job::new((found.clone(), zone), name, (coding, level));
+                if is_first && let Some(begun) = zone.begin_encoding(found, name, req.now_s()) {
+                    let job = Job::new((found.clone(), zone), begun, (coding, level));
                     req.worker().shared.guests.of::<Encoder>().take(job);
                 }
             }

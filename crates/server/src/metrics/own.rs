@@ -291,7 +291,8 @@ pub(super) const METRICS: &[Metric] = &[
     metric("millpond_zone_encodings_total", Counter, &["zone", "outcome"], (
         "Encodings of stored answers (`proxy_cache_encodings`) that were `made`; not kept because \
          they were `not_shorter`, or the store or a newer answer was in the way (`not_stored`); \
-         `failed`; or `refused`, because too many others waited.",
+         `failed`; `refused`, because too many others waited; or not made at all, because the full \
+         zone would not take them yet (`not_chosen`: each second that they are asked for counts).",
         |facts, out| facts.zones.iter().for_each(|zone| {
             let counts = zone.encodings.outcomes;
             for (outcome, count) in encoding::Outcome::ALL.into_iter().zip(counts) {

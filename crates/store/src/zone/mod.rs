@@ -128,6 +128,10 @@ impl Live {
     }
 }
 
+/// An entry that is to be made: the zone would take it.
+#[derive(Debug)]
+pub struct Chosen(Key);
+
 impl Zone {
     /// Opens a zone, or makes it. Reads the summaries of all segments.
     pub fn open(conf: ZoneConf, clock: Arc<dyn Clock>) -> Result<Arc<Self>, StoreError> {
@@ -254,6 +258,23 @@ impl Zone {
     pub fn begin(&self, key: Key, expected_len: Option<u64>) -> Result<Writer, NotStored> {
         self.at(&key, |live| match live.of(&key) {
             Some(volume) => volume.begin(key, expected_len),
+            None => Err(NotStored::Disk),
+        })
+    }
+
+    /// Chooses, as [`Zone::begin`] does, whether an entry of about so many bytes would be taken:
+    /// for those who have to make its body first. Notes that it is asked for.
+    pub fn choose(&self, key: Key, about: u64) -> Result<Chosen, NotStored> {
+        match self.live.load().of(&key) {
+            Some(volume) => volume.choose(&key, about).map(|()| Chosen(key)),
+            None => Err(NotStored::Disk),
+        }
+    }
+
+    /// Begins to fill an entry that was chosen; no second choice is made.
+    pub fn begin_chosen(&self, Chosen(key): Chosen, len: u64) -> Result<Writer, NotStored> {
+        self.at(&key, |live| match live.of(&key) {
+            Some(volume) => volume.begin_chosen(key, len),
             None => Err(NotStored::Disk),
         })
     }
