@@ -122,8 +122,8 @@ impl Inner {
             let mut log = lock(&self.disk.log);
             let stuck = self.oldest_stuck(&log);
             let Log { segments, lost, .. } = &mut *log;
-            let first = segments.keys().next().copied();
-            let first = first.into_iter().chain(stuck).min().unwrap_or(u32::MAX);
+            let oldest = segments.keys().next().copied();
+            let first = oldest.into_iter().chain(stuck).min().unwrap_or(u32::MAX);
             // What nobody knows hides nothing, once nothing is older.
             lost.retain(|lost| !listing.settled.contains(&lost.id) && lost.id > first);
             let lost = lost.iter().map(|lost| lost.id).collect();

@@ -214,6 +214,8 @@ struct Run {
     injected: u64,
     /// Errors that there were when it was last looked what may have left no trace.
     seen_errors: u64,
+    /// True if a slice of what is held may have been found corrupt before the zone was opened.
+    was_corrupt: bool,
     /// Evictions without waiting for a sync, when everything was synced last.
     hasty: u64,
     versions: u64,
@@ -261,6 +263,7 @@ impl Run {
             half_removed: HashSet::new(),
             injected: 0,
             seen_errors: 0,
+            was_corrupt: false,
             hasty: 0,
             versions: 0,
         }
@@ -480,9 +483,10 @@ impl Run {
             }
             // A slice that is corrupt, or was lost, ends a body, before its first byte.
             let is_lost = !entry.regions_to_load(range).all(|region| is_given(&region));
-            let is_cut = self.zone.usage().corrupt > 0 || is_lost;
+            let is_cut = self.was_corrupt || self.zone.usage().corrupt > 0 || is_lost;
             let is_cut = is_cut && wanted.starts_with(&found);
-            assert!(is_cut, "{version:?}: other bytes");
+            let (some, all) = (found.len(), wanted.len());
+            assert!(is_cut, "{version:?}: other bytes, {some} of {all}");
         }
     }
 
@@ -628,6 +632,7 @@ impl Run {
         self.flush();
         let evicted = self.zone.usage().evicted;
         let before = self.present();
+        self.was_corrupt |= self.zone.usage().corrupt > 0;
         self.zone.close();
         let surely = self.unless_evicted(&before, evicted);
         let is_untroubled = self.io.injected() == injected && !self.io.has_lied();
@@ -647,6 +652,7 @@ impl Run {
         self.flush();
         let evicted = self.zone.usage().evicted;
         let before = self.present();
+        self.was_corrupt |= self.zone.usage().corrupt > 0;
         self.zone.lend();
         let surely = self.unless_evicted(&before, evicted);
         let is_untroubled = self.io.injected() == injected && !self.io.has_lied();
@@ -694,6 +700,7 @@ impl Run {
         self.zone = self.opened();
         self.held.clear();
         self.views.clear();
+        self.was_corrupt = false;
         self.after(crash);
         self.check_journal();
         if is_untroubled {

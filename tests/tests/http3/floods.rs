@@ -11,17 +11,20 @@
 //!    in the counter of its kind.
 //! 3. The memory of the server has the same bound for all.
 //!
-//! Streams are QUIC's own, and frames written by hand: no library sends what is tried here. What
-//! QUIC itself bounds (streams at once, so those of unknown kinds too, windows, ids) is quinn's.
+//! Streams are QUIC's own, and frames written by hand: no library sends what is tried here. Frames
+//! of QUIC come of aioquic (`tests/clients/quic_floods.py`), into which others can be put. What
+//! QUIC itself bounds (streams at once, so those of unknown kinds too, and windows) is quinn's.
 
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use millpond_testkit::{Deadline, Kind, LogCheck, Proxy, offset_bytes};
+use millpond_testkit::{Deadline, Kind, LogCheck, Proxy, offset_bytes, skip};
 use quinn::{
     ApplicationClose, Connection, ConnectionError, Endpoint, RecvStream, SendStream,
     TransportConfig, VarInt,
@@ -632,4 +635,46 @@ fn answers_that_are_not_wanted_from_the_first_packet_on_are_reset() -> Result<()
         }
         Ok(())
     })
+}
+
+/// Frames of QUIC itself, which the library's machine answers: others are served meanwhile, and the
+/// connection ends with a code, a line and a count.
+#[test]
+fn who_floods_with_frames_of_quic_is_ended_and_named() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let libraries = root.join("target/tools/python");
+    if !libraries.join("aioquic").is_dir() {
+        skip("aioquic is not installed: `cargo xtask setup`");
+        return Ok(());
+    }
+    let site = Site::start()?;
+    for (deed, kind, words) in [
+        ("pings", "pings", "PING and PATH_CHALLENGE frames"),
+        ("challenges", "pings", "PING and PATH_CHALLENGE frames"),
+        ("given", "identifiers", "connection IDs"),
+        ("taken", "identifiers", "connection IDs"),
+    ] {
+        let mut client = Command::new("timeout");
+        client.args(["60", "python3"]);
+        client.arg(root.join("tests/clients/quic_floods.py"));
+        client.arg(site.proxy.port().to_string());
+        client.arg(site.proxy.dir().join("cert.pem")).arg(deed);
+        client.env("PYTHONPATH", &libraries).stdout(Stdio::piped());
+        run_within(WAIT_ALL, async {
+            let mut victim = connect(site.proxy.port(), &site.identity).await?;
+            let name = format!("millpond_http3_floods_total{{kind=\"{kind}\"}} ");
+            let (count, lines) = (counter(&mut victim, &name).await?, site.told(words));
+            let mut flooding = client.spawn()?;
+            while flooding.try_wait()?.is_none() {
+                ensure!(get(&mut victim, "/few").await?.text() == "few", "{deed}");
+            }
+            let output = flooding.wait_with_output()?;
+            let code = String::from_utf8(output.stdout)?;
+            ensure!(code.trim() == EXCESSIVE_LOAD.to_string(), "{deed}: {code}");
+            ensure!(counter(&mut victim, &name).await? == count + 1, "{deed}");
+            let is_told = || (site.told(words) == lines + 1).then_some(());
+            Deadline::after(WAIT).poll(is_told).context("no line")
+        })?;
+    }
+    Ok(())
 }

@@ -157,7 +157,7 @@ pub(super) const METRICS: &[Metric] = &[
          (more than may be at once), `priorities`, `small_data`, `empty_data`, `unknown_frames`, \
          `unknown_streams`, `long_frames`, `blocked_streams` (requests that wait for the table), \
          `table_instructions`, `acknowledgements` of the table, `unread_answers` \
-         (acknowledgements that the client did not read).",
+         (acknowledgements that the client did not read), `pings` and `identifiers` of QUIC.",
         |facts, out| for flood in http3::Flood::ALL {
             out.add(&[flood.name()], facts.connections.count_of_quic_flood(flood));
         })),

@@ -87,6 +87,12 @@ impl Allowance {
     /// Spends one at a time since the connection's begin; false if none is left.
     #[must_use]
     pub fn spend(&mut self, now: Duration) -> bool {
+        self.spend_all(1, now)
+    }
+
+    /// Spends so many at a time since the connection's begin; false if fewer are left.
+    #[must_use]
+    pub fn spend_all(&mut self, count: u32, now: Duration) -> bool {
         let seconds = now.saturating_sub(self.since).as_secs();
         if seconds > 0 {
             let more = u64::from(self.per_second).saturating_mul(seconds);
@@ -94,9 +100,9 @@ impl Allowance {
             self.left = u32::try_from(left).unwrap_or(u32::MAX).min(self.most);
             self.since += Duration::from_secs(seconds);
         }
-        let has_one = self.left > 0;
-        self.left = self.left.saturating_sub(1);
-        has_one
+        let has_all = self.left >= count;
+        self.left = self.left.saturating_sub(count);
+        has_all
     }
 
     /// Adds some for work that was useful.
@@ -169,6 +175,9 @@ mod tests {
         assert_eq!(spent(&mut allowance, at(1999)), 0);
         assert_eq!(spent(&mut allowance, at(2500)), 2);
         assert_eq!(spent(&mut allowance, at(3_600_000)), 3);
+        assert!(!allowance.spend_all(1, at(3_600_000)));
+        assert!(!allowance.spend_all(3, at(3_601_000)), "two have come");
+        assert!(allowance.spend_all(2, at(3_602_000)));
         allowance.earn(2);
         assert_eq!(
             spent(&mut allowance, at(0)),

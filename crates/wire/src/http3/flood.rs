@@ -13,6 +13,8 @@
 //! | `table_instructions` | insertions, duplicates and sizes of our table |
 //! | `acknowledgements` | what the peer tells of its table |
 //! | `unread_answers` | acknowledgements that the peer does not read |
+//! | `pings` | PING and PATH_CHALLENGE of QUIC |
+//! | `identifiers` | connection IDs that the peer gives or gives back |
 //!
 //! 1. A kind's name is a label of a metric: it does not change.
 //!
@@ -49,6 +51,10 @@ pub enum Flood {
     Acknowledgements,
     /// Our acknowledgements that the peer does not read.
     UnreadAnswers,
+    /// Frames of QUIC that ask for an answer.
+    Pings,
+    /// Connection IDs of QUIC that the peer gives or gives back.
+    Identifiers,
 }
 
 /// The count of kinds.
@@ -56,7 +62,7 @@ pub const FLOODS: usize = Flood::ALL.len();
 
 impl Flood {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Flood; 13] = [
+    pub const ALL: [Flood; 15] = [
         Flood::Resets,
         Flood::MadeResets,
         Flood::RejectedRequests,
@@ -70,6 +76,8 @@ impl Flood {
         Flood::TableInstructions,
         Flood::Acknowledgements,
         Flood::UnreadAnswers,
+        Flood::Pings,
+        Flood::Identifiers,
     ];
 
     /// The name, as metrics have it. INVARIANT 1.
@@ -93,6 +101,8 @@ impl Flood {
             Flood::TableInstructions => ("table_instructions", "instructions for the table"),
             Flood::Acknowledgements => ("acknowledgements", "acknowledgements of the table"),
             Flood::UnreadAnswers => ("unread_answers", "acknowledgements that are not read"),
+            Flood::Pings => ("pings", "PING and PATH_CHALLENGE frames"),
+            Flood::Identifiers => ("identifiers", "connection IDs"),
         }
     }
 }

@@ -16,6 +16,7 @@
 //! | `blocked_streams` | blocks of fields that wait for the table |
 //! | `instructions` | instructions for our table, each of which may copy an entry |
 //! | `acknowledgements` | cancellations and increments of the peer's table |
+//! | `pings`, `identifiers` | PING and PATH_CHALLENGE, and connection IDs, of QUIC |
 //! | `SECTIONS_MOST` | our blocks that refer to the table and are not acknowledged |
 //! | `ACKS_LEN_MOST` | bytes of acknowledgements that the peer does not read |
 //! | `ENCODER_LEN_MOST` | bytes of instructions that the peer does not read, beyond which none are
@@ -60,6 +61,10 @@ pub(crate) struct Allowances {
     pub(crate) instructions: Allowance,
     /// Each request earns one, and each of our insertions.
     pub(crate) acknowledgements: Allowance,
+    /// A client asks for a sign of life when it hears nothing, and for the size of the path.
+    pub(crate) pings: Allowance,
+    /// A client has a few, and others with each network that it moves to.
+    pub(crate) identifiers: Allowance,
 }
 
 /// Instructions that a request may need (arbitrary: the fields of most have fewer new ones).
@@ -77,6 +82,8 @@ impl Allowances {
             empty_data: Allowance::new(1000, 100),
             instructions: Allowance::new(5000, 500),
             acknowledgements: Allowance::new(1000, 100),
+            pings: Allowance::new(1000, 100),
+            identifiers: Allowance::new(500, 10),
         }
     }
 }

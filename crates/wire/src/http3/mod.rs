@@ -41,4 +41,4 @@ pub use code::{Code, Fault};
 pub use connection::{Config, Connection, Dialect, End, Farewell, HeadWriter};
 pub use event::{Event, Gone};
 pub use flood::{FLOODS, Flood};
-pub use transport::{Transport, Unsent};
+pub use transport::{Chatter, Transport, Unsent};

@@ -38,3 +38,13 @@ pub trait Transport {
     /// Refuses what comes on a stream (STOP_SENDING); it is not read any more.
     fn stop(&mut self, stream: u64, code: Code);
 }
+
+/// Frames of QUIC that have come of a connection and that each make us send one (RFC 9000 §19.2,
+/// §19.15 to §19.17).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chatter {
+    /// PING and PATH_CHALLENGE.
+    pub pings: u64,
+    /// NEW_CONNECTION_ID and RETIRE_CONNECTION_ID.
+    pub identifiers: u64,
+}

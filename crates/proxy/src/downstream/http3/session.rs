@@ -60,6 +60,8 @@ const READ: usize = 16 * 1024;
 const WRITE: usize = 256 * 1024;
 /// Rounds of reading and writing before other connections have their turn (arbitrary).
 const ROUNDS: usize = 16;
+/// Turns after which the frames of QUIC are counted (arbitrary: they are copied for it).
+const CHATTER_TURNS: u32 = 32;
 
 /// A stream.
 type Lane = lane::Lane<http3::Connection>;
@@ -91,6 +93,8 @@ pub(super) struct Session<'a> {
     early: Option<Early>,
     /// Streams whose answers were written, and not acknowledged as yet.
     unacknowledged: BTreeSet<u64>,
+    /// Turns so far.
+    turns: u32,
     /// Since when there is no request.
     idle_since: Option<Instant>,
     /// True once the client has begun a request.
@@ -133,6 +137,7 @@ impl<'a> Session<'a> {
             exchanges: Exchanges::default(),
             early,
             unacknowledged: BTreeSet::new(),
+            turns: 0,
             idle_since: Some(since),
             has_begun: false,
             farewell_at: None,
@@ -165,6 +170,12 @@ impl<'a> Session<'a> {
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.http3.note_awake();
         self.member.register(cx.waker());
+        self.turns = self.turns.wrapping_add(1);
+        if self.turns.is_multiple_of(CHATTER_TURNS) {
+            let age = self.age(clock::instant());
+            let mut engine = self.http3.engine.borrow_mut();
+            engine.receive_chatter(self.carrier.chatter(), age);
+        }
         let mut rounds = 0;
         while self.http3.is_dirty.replace(false) || rounds == 0 {
             match self.round(cx) {

@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use millpond_system::clock;
 use millpond_system::timer::Timer;
-use millpond_wire::http3::{Code, Transport, Unsent};
+use millpond_wire::http3::{Chatter, Code, Transport, Unsent};
 use quinn_proto::{
     ConnectionError, Dir, Event, ReadError, StreamEvent as Happened, StreamId, VarInt, WriteError,
 };
@@ -168,6 +168,15 @@ impl QuicCarrier {
     pub(crate) fn peer(&self) -> SocketAddr {
         let now = self.link.look(quinn_proto::Connection::remote_address);
         canonical(now)
+    }
+
+    /// The frames of QUIC that have come and were answered.
+    pub(crate) fn chatter(&self) -> Chatter {
+        let frames = self.link.look(quinn_proto::Connection::stats).frame_rx;
+        Chatter {
+            pings: frames.ping + frames.path_challenge,
+            identifiers: frames.new_connection_id + frames.retire_connection_id,
+        }
     }
 
     /// Ends the connection with a code of the protocol inside.

@@ -74,7 +74,8 @@ impl Block {
     /// True if the block that has begun is for more than the table.
     #[cfg(test)]
     pub(super) fn is_of_use(&self) -> bool {
-        self.open.is_some_and(|open| open.purpose != Purpose::Nothing)
+        self.open
+            .is_some_and(|open| open.purpose != Purpose::Nothing)
     }
 
     pub(super) fn begin(&mut self, purpose: Purpose, head: Head) {

@@ -31,6 +31,7 @@ use super::qpack::encode::Encoder;
 use super::qpack::integer;
 use super::settings::{OwnSettings, PeerSettings};
 use super::stream::{Inbound, Outbound, Owner, Streams};
+use super::transport::Chatter;
 use crate::head::Limits;
 use crate::http2::scheduler::Scheduler;
 use crate::http2::{ExtendedConnect, Priority, Rules};
@@ -148,6 +149,8 @@ pub struct Connection {
     orders: Vec<Order>,
     events: VecDeque<Event>,
     allowances: Allowances,
+    /// Frames of the transport that were paid for.
+    paid: Chatter,
     life: Life,
 }
 
@@ -176,6 +179,7 @@ impl Connection {
             orders: Vec::new(),
             events: VecDeque::new(),
             allowances: Allowances::new(config.max_concurrent_streams),
+            paid: Chatter::default(),
             life: Life::Running,
         };
         connection.begin();

@@ -22,8 +22,9 @@ use crate::http3::code::{Code, Fault};
 use crate::http3::event::{Event, Gone};
 use crate::http3::flood::Flood;
 use crate::http3::frame::{self, Head, Kind};
-use crate::http3::limits::SMALL_DATA;
+use crate::http3::limits::{Allowances, SMALL_DATA};
 use crate::http3::stream::{Inbound, Owner, Partial, Reading};
+use crate::http3::transport::Chatter;
 
 /// DATA of fewer bytes than this is copied, so that it does not keep the buffer that it came in
 /// (arbitrary: most of a packet).
@@ -116,6 +117,22 @@ impl Connection {
             self.stop_answer(stream, code, now)
         };
         self.fail_if(outcome);
+    }
+
+    /// Takes the count of frames that the transport has answered on this connection.
+    pub fn receive_chatter(&mut self, all: Chatter, now: Duration) {
+        let paid = std::mem::replace(&mut self.paid, all);
+        let more = |all: u64, paid| u32::try_from(all.saturating_sub(paid)).unwrap_or(u32::MAX);
+        let Allowances {
+            pings, identifiers, ..
+        } = &mut self.allowances;
+        let has_pings = pings.spend_all(more(all.pings, paid.pings), now);
+        let has_identifiers = identifiers.spend_all(more(all.identifiers, paid.identifiers), now);
+        self.fail_if(match (has_pings, has_identifiers) {
+            (false, _) => Err(Fault::Flood(Flood::Pings)),
+            (_, false) => Err(Fault::Flood(Flood::Identifiers)),
+            (true, true) => Ok(()),
+        });
     }
 
     /// True if bytes of a stream are to be read. If not, [`Event::Wanted`] tells when they are,

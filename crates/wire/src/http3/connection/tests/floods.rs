@@ -197,3 +197,34 @@ fn allowances_come_again_with_time() {
     side.collect();
     assert_eq!(side.failure(), None);
 }
+
+/// Frames of QUIC itself: a client that moves, or hears nothing, sends some.
+#[test]
+fn pings_and_connection_ids_beyond_what_a_client_needs_are_a_flood() {
+    let mut pings = 0;
+    let (flood, count) = until_failed(&mut Side::new(), |side, _| {
+        pings += 10;
+        let identifiers = 0;
+        let chatter = Chatter { pings, identifiers };
+        side.connection.receive_chatter(chatter, NOW);
+    });
+    assert_eq!((flood, count), (Some(Flood::Pings), 100));
+    let mut identifiers = 0;
+    let (flood, count) = until_failed(&mut Side::new(), |side, _| {
+        identifiers += 1;
+        let pings = 0;
+        let chatter = Chatter { pings, identifiers };
+        side.connection.receive_chatter(chatter, NOW);
+    });
+    assert_eq!((flood, count), (Some(Flood::Identifiers), 500));
+    // Ten a second are nothing to speak of.
+    let mut identifiers = 0;
+    let (flood, _) = until_failed_of(2000, &mut Side::new(), |side, second| {
+        identifiers += 10;
+        let pings = identifiers;
+        let chatter = Chatter { pings, identifiers };
+        side.connection
+            .receive_chatter(chatter, Duration::from_secs(second));
+    });
+    assert_eq!(flood, None);
+}
