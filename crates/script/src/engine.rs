@@ -20,7 +20,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use rquickjs::context::EvalOptions;
 use rquickjs::{
     Array, CatchResultExt as _, CaughtError, Context, Ctx, Error, Exception, Function, IntoJs as _,
     Module, Object, Runtime, Value,
@@ -30,26 +29,9 @@ use crate::fault::{Fault, one_line};
 use crate::host::{Host, Reply, Ruling};
 use crate::modules::{Known, Sources, Way};
 use crate::natives;
+use crate::prelude;
 use crate::program::{MAIN, Program, main_text};
 
-/// The parts of what every context begins with, in their order.
-const PRELUDE: [&str; 8] = [
-    include_str!("prelude/base.js"),
-    include_str!("prelude/buffer.js"),
-    include_str!("prelude/modules.js"),
-    include_str!("prelude/request.js"),
-    include_str!("prelude/shared.js"),
-    include_str!("prelude/fetch.js"),
-    include_str!("prelude/cache.js"),
-    include_str!("prelude/process.js"),
-];
-/// The parts that are read when a script first asks for one.
-const LATER: [(&str, &str); 4] = [
-    ("files", include_str!("prelude/files.js")),
-    ("form", include_str!("prelude/form.js")),
-    ("subtle", include_str!("prelude/subtle.js")),
-    ("zlib", include_str!("prelude/zlib.js")),
-];
 /// The hidden name of the prelude's side in a context.
 const OWN: &str = "__millpond";
 /// The stack of a script; a worker's own is 2 MB.
@@ -326,7 +308,7 @@ impl<H: Host> Engine<H> {
             let own = Object::new(ctx.clone())?;
             own.set("modules", Object::new(ctx.clone())?)?;
             let native = natives::make(ctx, &self.state)?;
-            let prelude = prelude_part(ctx, "prelude", &PRELUDE.join("\n"))?;
+            let prelude = prelude::first(ctx)?;
             let () = prelude.call((native, own.clone()))?;
             let object: Object<'_> = ctx.globals().get("Object")?;
             let define: Function<'_> = object.get("defineProperty")?;
@@ -405,23 +387,6 @@ impl<H: Host> Drop for Engine<H> {
             self.drain();
         }
     }
-}
-
-/// A part of the prelude that is read later, by its name.
-pub(crate) fn later_part<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Function<'js>, Error> {
-    let mut parts = LATER.iter().filter(|(known, _)| *known == name);
-    match parts.next() {
-        Some((name, text)) => prelude_part(ctx, name, text),
-        None => Err(Exception::throw_type(ctx, "unknown part")),
-    }
-}
-
-/// A part of the prelude, as a function that makes what is in it.
-fn prelude_part<'js>(ctx: &Ctx<'js>, name: &str, text: &str) -> Result<Function<'js>, Error> {
-    let mut options = EvalOptions::default();
-    options.filename = Some(format!("millpond:{name}"));
-    let text = format!("(function(native, own) {{'use strict';{text}\n}})");
-    ctx.eval_with_options(text, options)
 }
 
 /// Notes in the context of a promise that it was rejected, with its reason, or that somebody has

@@ -30,6 +30,7 @@ mod hash;
 pub mod host;
 mod modules;
 mod natives;
+mod prelude;
 pub mod program;
 mod subtle;
 pub mod url;

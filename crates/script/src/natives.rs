@@ -11,10 +11,11 @@ use rquickjs::function::Opt;
 use rquickjs::{Array, Ctx, Error, Exception, Function, IntoJs as _, Object, TypedArray, Value};
 
 use crate::dict::{Ask, Item, Rule, Told};
-use crate::engine::{State, later_part};
+use crate::engine::State;
 use crate::fault::one_line;
 use crate::hash;
 use crate::host::{Bound, Cached, Fetch, Header, Host, Level, Operation, Order, Purge, Text};
+use crate::prelude;
 use crate::url::{Url, UrlError};
 
 /// The most random bytes of one call (Web Crypto's limit).
@@ -35,14 +36,23 @@ pub(crate) fn make<'js, H: Host>(ctx: &Ctx<'js>, state: &Rc<State<H>>) -> Result
     table.fields()?;
     table.answer()?;
     table.operations()?;
-    table.fetch()?;
-    table.cache()?;
-    table.dicts()?;
-    table.files()?;
-    table.system()?;
-    table.packing()?;
-    table.subtle()?;
     Ok(table.made)
+}
+
+/// Adds the functions that a part of the prelude needs beside the first ones.
+fn add<'js, H: Host>(table: &Table<'js, H>, part: &str) -> Result<()> {
+    match part {
+        "cache" => table.cache(),
+        "crypto" => table.digests(),
+        "fetch" => table.fetch(),
+        "files" => table.files(),
+        "process" => table.system(),
+        "shared" => table.dicts(),
+        "subrequest" => table.subrequest(),
+        "subtle" => table.subtle(),
+        "zlib" => table.packing(),
+        _ => Ok(()),
+    }
 }
 
 struct Table<'js, H> {
@@ -73,7 +83,7 @@ mod process;
 mod subtle;
 
 impl<'js, H: Host> Table<'js, H> {
-    /// Bytes, digests, random numbers, time.
+    /// Bytes, parts of the prelude, time.
     fn pure(&self) -> Result<()> {
         native!(self, "encode", |state, ctx, text: String| {
             TypedArray::<u8>::new_copy(ctx, text.as_bytes())
@@ -82,6 +92,27 @@ impl<'js, H: Host> Table<'js, H> {
             let bytes = unhex(&ctx, &hex)?;
             Ok::<_, Error>(String::from_utf8_lossy(&bytes).into_owned())
         });
+        native!(self, "part", |state,
+                               ctx,
+                               made: Object<'js>,
+                               name: String| {
+            let table = Table {
+                made,
+                ctx: ctx.clone(),
+                state: Rc::clone(&state),
+            };
+            add(&table, &name)?;
+            prelude::later(&ctx, &name)
+        });
+        native!(self, "now", |state, ctx| {
+            let passed = (state.ground.clock)().duration_since(state.began);
+            passed.as_secs_f64() * 1000.0
+        });
+        Ok(())
+    }
+
+    /// Digests, random numbers.
+    fn digests(&self) -> Result<()> {
         native!(self, "digest", |state, ctx, name: String, hex: String| {
             let bytes = unhex(&ctx, &hex)?;
             let made = hash::digest(&name, &bytes);
@@ -96,18 +127,10 @@ impl<'js, H: Host> Table<'js, H> {
             let made = hash::keyed(&name, &key, &bytes);
             array(&ctx, &made.ok_or_else(|| unknown(&ctx, &name))?)
         });
-
-        native!(self, "part", |state, ctx, name: String| {
-            later_part(&ctx, &name)
-        });
         native!(self, "random", |state, ctx, count: usize| {
             let mut bytes = vec![0; count.min(MOST_RANDOM)];
             (state.ground.random)(&mut bytes);
             array(&ctx, &bytes)
-        });
-        native!(self, "now", |state, ctx| {
-            let passed = (state.ground.clock)().duration_since(state.began);
-            passed.as_secs_f64() * 1000.0
         });
         Ok(())
     }
@@ -302,6 +325,11 @@ impl<'js, H: Host> Table<'js, H> {
         native!(self, "cancel", |state, ctx, id: u32| {
             state.any(&ctx, |host| host.cancel(id))
         });
+        Ok(())
+    }
+
+    /// Requests to other locations.
+    fn subrequest(&self) -> Result<()> {
         native!(
             self,
             "subrequest",

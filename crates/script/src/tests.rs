@@ -722,3 +722,59 @@ fn context_that_is_thrown_away_leaves_nothing() {
         assert!(left < 1 << 20, "{left}");
     }
 }
+
+/// The kilobytes that a context takes which has called a function with this body.
+fn kilobytes(body: &str) -> usize {
+    let place = Place::new();
+    let text = format!("function f(r) {{ {body} }} export default {{ f }};");
+    let program = place.file("main.js", &text).program().unwrap();
+    let run = || {
+        let mut instance = place.engine.lend(&program, LIMITS).unwrap();
+        let (_, turn) = instance.call(Notes::default(), &entry("main.f"));
+        assert!(turn.is_ok(), "{body}: {turn:?}");
+        instance
+    };
+    // The first one brings names into the engine that all share.
+    let _first = run();
+    let before = place.engine.memory();
+    let _second = run();
+    (place.engine.memory() - before) / 1000
+}
+
+#[test]
+fn contexts_take_memory_for_what_they_use() {
+    // Measured, and a tenth more.
+    for (body, most) in [
+        ("return 'a'", 190),
+        ("r.headersOut.a = 'b'; return r.args.a", 204),
+        ("console.log('a')", 198),
+        ("return Buffer.from('a')", 252),
+        ("require('crypto').createHash('md5')", 205),
+        ("require('fs')", 251),
+        ("require('zlib')", 197),
+        ("crypto.subtle", 277),
+        ("new Headers()", 244),
+    ] {
+        let taken = kilobytes(body);
+        assert!(taken <= most, "{body}: {taken} kB");
+    }
+}
+
+#[test]
+fn what_is_read_later_may_be_replaced_before() {
+    for (body, expected) in [
+        ("globalThis.Buffer = 7; return Buffer", "7"),
+        (
+            "const own = Headers; return own === Headers && ngx.fetch === ngx.fetch",
+            "true",
+        ),
+        ("ngx.fetch = () => 'mine'; return ngx.fetch()", "mine"),
+        (
+            "delete globalThis.console; return typeof console",
+            "undefined",
+        ),
+        ("return Object.keys(ngx).includes('fetch')", "true"),
+    ] {
+        assert_eq!(value(body).as_deref(), Ok(expected), "{body}");
+    }
+}

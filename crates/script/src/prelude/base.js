@@ -1,5 +1,5 @@
-// What scripts find in every context, in front of the request: see prelude.rs of this crate for the
-// order of the parts. Each part is a function body that gets `native` and `own`.
+// What every context begins with, in front of the request. The first parts are the body of one
+// function, which gets `native` and `own`; each of the later ones is one of its own.
 
 const toHex = Uint8Array.prototype.toHex;
 const fromHex = Uint8Array.fromHex;
@@ -103,43 +103,10 @@ const INFO = 0, WARN = 1, ERR = 2;
 own.levels = { INFO, WARN, ERR };
 own.log = log;
 
-// Bounded, so that a script that starts clocks and never stops them keeps no memory.
-const MOST_CLOCKS = 64;
-
-class Console {
-    #clocks = new Map();
-    get [Symbol.toStringTag]() { return 'Console'; }
-    dump(value) { log(INFO, own.dump(value, 1)); }
-    log(...values) { values.forEach((value) => log(INFO, value)); }
-    info(...values) { values.forEach((value) => log(INFO, value)); }
-    warn(...values) { values.forEach((value) => log(WARN, value)); }
-    error(...values) { values.forEach((value) => log(ERR, value)); }
-    time(label) {
-        const name = label === undefined ? 'default' : String(label);
-        if (this.#clocks.has(name)) {
-            log(INFO, `Timer "${name}" already exists.`);
-        } else if (this.#clocks.size < MOST_CLOCKS) {
-            this.#clocks.set(name, native.now());
-        }
-    }
-    timeEnd(label) {
-        const name = label === undefined ? 'default' : String(label);
-        const start = this.#clocks.get(name);
-        if (start === undefined) {
-            log(INFO, `Timer "${name}" doesn't exist.`);
-            return;
-        }
-        this.#clocks.delete(name);
-        log(INFO, `${name}: ${(native.now() - start).toFixed(6)}ms`);
-    }
-}
-
 const define = (target, name, value) => Object.defineProperty(target, name, {
     value, writable: true, configurable: true, enumerable: false,
 });
 own.define = define;
-
-define(globalThis, 'console', new Console());
 
 const njs = {
     version: '1.0.1',

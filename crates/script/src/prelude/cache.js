@@ -61,4 +61,4 @@ class Cache {
         });
     }
 }
-own.cache = (id) => new Cache(id);
+own.found.cache = (id) => new Cache(id);

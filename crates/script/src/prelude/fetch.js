@@ -1,5 +1,8 @@
 // ngx.fetch, and its Headers, Request and Response.
 
+const { namesOf } = own.shared;
+const { bytesOf, textOf } = own;
+
 const FREE = 0, FIXED = 1;
 
 // The fields of each Headers: what stands in front of them is a proxy, which shows them as
@@ -120,7 +123,7 @@ class Headers {
         namesOf(list.fields).sort().forEach((name) => callback(name, joined(list, name)));
     }
 }
-own.define(globalThis, 'Headers', Headers);
+own.found.Headers = Headers;
 
 const CHOICES = {
     cache: ['default', 'no-store', 'reload', 'no-cache', 'force-cache', 'only-if-cached'],
@@ -283,7 +286,7 @@ class FetchResponse extends WithBody {
 }
 for (const [name, made] of [['Request', FetchRequest], ['Response', FetchResponse]]) {
     Object.defineProperty(made, 'name', { value: name });
-    own.define(globalThis, name, made);
+    own.found[name] = made;
 }
 
 // A number among the options of ngx.fetch; less than nothing where it is not told.
@@ -292,7 +295,7 @@ function sizeOption(value) {
     return Number.isFinite(size) ? size : -1;
 }
 
-ngx.fetch = function fetch(input, init) {
+own.found.fetch = function fetch(input, init) {
     // Made here, so that its stack is that of who asks.
     const failure = new Error();
     return new Promise((resolve, reject) => {

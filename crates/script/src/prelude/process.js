@@ -1,22 +1,4 @@
-// process, require, and the parts that are read when they are asked for.
-
-// A part that few scripts use is read in a context when it is first asked for; it puts what it
-// makes into `own.found`.
-own.found = {};
-own.shared = { isView, encodingOf };
-own.part = function (part, name) {
-    if (own.found[name] === undefined) {
-        native.part(part)(native, own);
-    }
-    return own.found[name];
-};
-const later = (object, name, part) => Object.defineProperty(object, name, {
-    get: () => own.part(part, name), enumerable: true, configurable: true,
-});
-later(own.modules, 'fs', 'files');
-later(own.modules, 'zlib', 'zlib');
-later(crypto, 'subtle', 'subtle');
-own.form = (...args) => own.part('form', 'form')(...args);
+// process.
 
 const SIGNALS = { HUP: 1, INT: 2, QUIT: 3, ILL: 4, TRAP: 5, ABRT: 6, BUS: 7, FPE: 8, KILL: 9,
     USR1: 10, SEGV: 11, USR2: 12, PIPE: 13, ALRM: 14, TERM: 15, CHLD: 17, CONT: 18, STOP: 19,
@@ -51,12 +33,4 @@ const process = {
         return true;
     },
 };
-own.define(globalThis, 'process', process);
-
-own.define(globalThis, 'require', function require(name) {
-    const found = Object.hasOwn(own.modules, name) ? own.modules[name] : undefined;
-    if (found === undefined) {
-        throw new Error(`Cannot find module "${String(name)}"`);
-    }
-    return found;
-});
+own.found.process = process;

@@ -3,7 +3,7 @@
 class SharedMemoryError extends Error {
     get name() { return 'SharedMemoryError'; }
 }
-own.define(globalThis, 'SharedMemoryError', SharedMemoryError);
+own.found.SharedMemoryError = SharedMemoryError;
 
 class SharedDict {
     #name;
@@ -88,14 +88,5 @@ class SharedDict {
     freeSpace() { return this.#ask('free', ''); }
 }
 
-let shared;
-Object.defineProperty(ngx, 'shared', {
-    enumerable: true,
-    get() {
-        if (shared === undefined) {
-            shared = {};
-            native.dicts().forEach((it) => { shared[it[0]] = new SharedDict(it); });
-        }
-        return shared;
-    },
-});
+own.found.shared = {};
+native.dicts().forEach((it) => { own.found.shared[it[0]] = new SharedDict(it); });
