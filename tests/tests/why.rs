@@ -24,6 +24,11 @@ http {
         proxy_cache pond;
         location / { proxy_pass http://%%ORIGIN%%; }
         location /video { proxy_pass http://%%ORIGIN%%; slice 64k; }
+        location /said {
+            proxy_pass http://%%ORIGIN%%;
+            proxy_cache_key $host$uri$is_args$args;
+            proxy_cache_no_vary_search on;
+        }
         location /free { proxy_pass http://%%ORIGIN%%; proxy_cache off; }
         location /own { return 204; }
     }
@@ -103,6 +108,23 @@ impl Bench {
         let told = Deadline::after(WAIT).poll(look);
         told.with_context(|| format!("{path}: not all of {expected:?} in\n{said}"))
     }
+}
+
+#[test]
+fn the_entry_that_a_query_finds_by_no_vary_search_is_told() -> Result<()> {
+    let bench = Bench::start()?;
+    let answer = Answer::new(200).header("No-Vary-Search", "params=(\"utm\"), key-order");
+    bench.origin.route("/said", answer.body("page"));
+    // The first answer tells, the second is stored by it.
+    bench.get("/said?b=2&utm=x&a=1", &[])?;
+    bench.get("/said?b=2&utm=x&a=1", &[])?;
+    let query = "\"a=1&b=2\" is looked up: \"utm\" do not count; their order does not";
+    let told = ["it is answered from the cache\n", query];
+    bench.tells("/said?utm=y&a=1&b=2", &[], &told)?;
+    bench.tells("/said?a=1&b=3", &[], &["nothing is stored", "\"a=1&b=3\""])?;
+    // A path that nothing was said of is looked up as it is.
+    ensure!(!bench.said("/a?utm=y", &[])?.contains("No-Vary-Search"));
+    Ok(())
 }
 
 #[test]

@@ -14,6 +14,7 @@
 //! 2. Names and values are compared as the form coding of the WHATWG URL standard reads them.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
@@ -106,6 +107,31 @@ impl Variation {
     }
 }
 
+impl fmt::Display for Variation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut quoted = |names: &[String]| {
+            let names: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+            write!(f, "{}", names.join(", "))
+        };
+        match &self.names {
+            Names::Except(names) if names.is_empty() => write!(f, "all arguments count")?,
+            Names::Except(names) => {
+                quoted(names)?;
+                write!(f, " do not count")?;
+            }
+            Names::Only(names) if names.is_empty() => write!(f, "no argument counts")?,
+            Names::Only(names) => {
+                quoted(names)?;
+                write!(f, " alone count")?;
+            }
+        }
+        if !self.by_order {
+            write!(f, "; their order does not")?;
+        }
+        Ok(())
+    }
+}
+
 /// The strings of an inner list, as names (§4.3).
 fn strings(list: &ListEntry) -> Option<Vec<String>> {
     let ListEntry::InnerList(list) = list else {
@@ -156,6 +182,21 @@ mod tests {
             ),
         ] {
             assert_eq!(simplify(field, query), expected, "{field} {query}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_is_told_in_words() {
+        for (field, expected) in [
+            ("params=(\"a\" \"b\")", "\"a\", \"b\" do not count"),
+            (
+                "except=(\"id\"), key-order",
+                "\"id\" alone count; their order does not",
+            ),
+            ("key-order", "all arguments count; their order does not"),
+            ("except=()", "no argument counts"),
+        ] {
+            assert_eq!(parse(field).expect(field).to_string(), expected);
         }
     }
 

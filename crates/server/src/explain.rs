@@ -26,6 +26,7 @@ use millpond_cache::exchange::{Exchange, FetchEnd, Fetched};
 use millpond_cache::step::{self, Given, Policies};
 use millpond_cache::use_stale::StaleCause;
 use millpond_cache::variant::RequestFields;
+use millpond_cache::zone::CacheZone;
 use millpond_conf::{Span, Template};
 use millpond_exchange::failure::Failure;
 use millpond_exchange::protocol::Protocol;
@@ -34,6 +35,7 @@ use millpond_exchange::settings::listen::{Binding, Listen};
 use millpond_exchange::settings::tree::{AfterPrefix, LocationKind};
 use millpond_proxy::cache::content_key;
 use millpond_proxy::cache::exchange::PassExchange;
+use millpond_proxy::cache::no_vary_search::{self, Simplified};
 use millpond_proxy::cache::ruling::RulingHook;
 use millpond_proxy::content::{ContentHandler, Explained};
 use millpond_proxy::downstream::serve::find_server;
@@ -46,6 +48,7 @@ use millpond_proxy::upstream::pass::{self, PassTarget};
 use millpond_proxy::upstream::pass_settings::SettingsByProtocol as _;
 use millpond_proxy::upstream::tunnel::Tunnels;
 use millpond_proxy::upstream::{by_rfc, http};
+use millpond_semantics::no_vary_search::Variation;
 use millpond_system::address::Address;
 use millpond_wire::header::Known;
 use millpond_wire::http1::Method;
@@ -245,6 +248,9 @@ pub struct Caching {
     pub by_content: Option<content_key::Kind>,
     /// Bytes of the cache key.
     pub key_bytes: Bytes,
+    /// True if origins may say which arguments of the query count
+    /// (`proxy_cache_no_vary_search`).
+    pub obeys_no_vary_search: bool,
     /// The site that the request belongs to.
     pub site: String,
     /// True if the look-up is skipped (`proxy_cache_bypass`).
@@ -263,6 +269,7 @@ pub struct Caching {
     rules: Rules,
     is_authorized: bool,
     head: Rc<RequestHead>,
+    target: Arc<PassTarget>,
     asker: Asker,
 }
 
@@ -276,6 +283,26 @@ impl fmt::Debug for Asker {
 }
 
 impl Caching {
+    /// The look-up by what a zone remembers of the path's No-Vary-Search; none if it was not said.
+    pub fn simplified(&self, zone: &Arc<CacheZone>) -> Option<Simplified> {
+        let mut req = self.asker.0.borrow_mut();
+        let look = || no_vary_search::simplified(&mut req, &self.target, zone);
+        self.obeys_no_vary_search.then(look).flatten()
+    }
+
+    /// Meaning of an answer's No-Vary-Search for the query of the request; none if it says nothing
+    /// that is obeyed.
+    pub fn said_of_query(&self, fields: &[(String, String)]) -> Option<String> {
+        let lines = fields
+            .iter()
+            .filter(|(name, _)| name.eq_ignore_ascii_case("no-vary-search"))
+            .map(|(_, value)| value.as_bytes());
+        let said = Variation::parse(lines).filter(|_| self.obeys_no_vary_search)?;
+        let mut query = Vec::new();
+        said.simplify(&self.asker.0.borrow().args, &mut query);
+        Some(query_in_words(&said, &query))
+    }
+
     /// Values of the request in the fields that a Vary names.
     pub fn variant(&self, vary: &[u8]) -> Bytes {
         let fields = RequestFields {
@@ -336,6 +363,11 @@ impl Caching {
         };
         (hook.0)(&mut req, status, &each_field)
     }
+}
+
+/// Meaning of an origin's word for a query.
+pub(crate) fn query_in_words(said: &Variation, query: &[u8]) -> String {
+    format!("\"{}\" is looked up: {said} (No-Vary-Search)", text(query))
 }
 
 /// An answer that nobody has given.
@@ -632,8 +664,10 @@ fn caching(req: &mut Request, target: &Arc<PassTarget>) -> Result<Caching, Strin
         key: text(&key),
         by_content,
         key_bytes: key,
+        obeys_no_vary_search: no_vary_search::is_due(req, target.protocol),
         site: text(&site),
         head,
+        target: Arc::clone(target),
         is_bypassed,
         bypass,
         no_cache,

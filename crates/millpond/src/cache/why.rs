@@ -62,6 +62,9 @@ fn tell(page: &mut Page<'_>, report: &WhyReport) -> Result<()> {
     };
     page.line("zone", &plain(&cache.zone))?;
     page.line("key", &plain(&cache.key))?;
+    if let Some(query) = &cache.query {
+        page.line("query", &plain(query))?;
+    }
     page.site(&cache.site)?;
     for (label, values) in [("bypass", &cache.bypass), ("no_cache", &cache.no_cache)] {
         for (index, value) in values.iter().enumerate() {

@@ -39,6 +39,7 @@ pub(super) fn of(
         }
         Ok(kept) => {
             let mut lines = kept_lines(&kept, &by, now);
+            lines.extend(caching.said_of_query(fields).map(|said| ("query", said)));
             lines.extend(tags);
             lines
         }

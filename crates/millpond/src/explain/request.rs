@@ -159,6 +159,10 @@ impl Page<'_> {
                 self.line(out, "", text);
             }
         }
+        if caching.obeys_no_vary_search {
+            let text = "less where an answer's No-Vary-Search says so: millpond why knows it";
+            self.line(out, "query", text);
+        }
         for (label, values) in [("bypass", &caching.bypass), ("no_cache", &caching.no_cache)] {
             for (index, value) in values.iter().enumerate() {
                 let label = if index == 0 { label } else { "" };

@@ -17,7 +17,7 @@ pub(crate) mod groups;
 pub(crate) mod invalidate;
 pub(crate) mod leap;
 pub(crate) mod loaded;
-pub(crate) mod no_vary_search;
+pub mod no_vary_search;
 pub(crate) mod open_zones;
 pub mod pass;
 pub mod peers;

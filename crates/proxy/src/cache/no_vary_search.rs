@@ -30,7 +30,7 @@ use millpond_exchange::protocol::Protocol;
 const FIELD: &[u8] = b"no-vary-search";
 
 /// True for a request whose key may leave arguments out.
-pub(crate) fn is_due(req: &Request, protocol: Protocol) -> bool {
+pub fn is_due(req: &Request, protocol: Protocol) -> bool {
     let policy = &req.location.settings.pass(protocol).no_vary_search;
     policy.is_on && matches!(req.method, Method::Get | Method::Head)
 }
@@ -61,6 +61,37 @@ impl MadeBy {
         // INVARIANT 2. What was looked up by the whole URI may be stored by it.
         is_same || self.said.is_none()
     }
+}
+
+/// True if the key of a request was made by what an origin has said.
+pub(crate) fn is_simplified(req: &Request) -> bool {
+    let made_by: Option<&MadeBy> = req.notes.get();
+    made_by.is_some_and(|made_by| made_by.said.is_some())
+}
+
+/// A look-up that is made by what an origin has said of a path.
+#[derive(Clone, Debug)]
+pub struct Simplified {
+    /// The cache key.
+    pub key: Bytes,
+    /// The word of the origin.
+    pub said: Arc<Variation>,
+    /// The arguments that count, in their one spelling.
+    pub query: Vec<u8>,
+}
+
+/// The look-up of a request whose path's last answer had a No-Vary-Search; none without one.
+pub fn simplified(
+    req: &mut Request,
+    target: &PassTarget,
+    zone: &Arc<CacheZone>,
+) -> Option<Simplified> {
+    let found = path(req, target, zone).ok()?;
+    let said = zone.variations.find(&found)?;
+    let key = simple_key(req, target, (zone, &said)).ok()?;
+    let mut query = Vec::new();
+    said.simplify(&req.args, &mut query);
+    Some(Simplified { key, said, query })
 }
 
 /// The text of the request's key, and what it was made by.

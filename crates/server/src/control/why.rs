@@ -48,6 +48,10 @@ pub struct WhyCacheReport {
     pub zone: String,
     /// The cache key.
     pub key: String,
+    /// The part of the query that counts by the No-Vary-Search of the path's last answer, and why;
+    /// none where all of it counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub query: Option<String>,
     /// The site that the request belongs to.
     pub site: String,
     /// True if the look-up is skipped (`proxy_cache_bypass`).
@@ -213,7 +217,13 @@ fn about(scene: &Scene, caching: &Caching, url: String) -> Result<WhyReport, Str
     let found = scene.zones.iter().find(named);
     let zone = &found.ok_or("its zone is not open")?.zone;
     let now = clock::now_ms().div_euclid(1000);
-    let cache = cache(zone, caching, (zone.known(&caching.key_bytes, now), now));
+    let simplified = caching.simplified(zone);
+    let key = simplified.as_ref().map_or(&caching.key_bytes, |it| &it.key);
+    let mut cache = cache(zone, caching, (zone.known(key, now), now));
+    if let Some(it) = simplified {
+        cache.key = report::text(&it.key);
+        cache.query = Some(explain::query_in_words(&it.said, &it.query));
+    }
     Ok(WhyReport {
         url,
         verdict: verdict(caching, &cache, now),
@@ -246,6 +256,7 @@ fn cache(zone: &CacheZone, caching: &Caching, (known, now): (Known, i64)) -> Why
     WhyCacheReport {
         zone: caching.zone.clone(),
         key: caching.key.clone(),
+        query: None,
         site: caching.site.clone(),
         is_bypassed: caching.is_bypassed,
         is_not_stored: caching.is_not_stored,
