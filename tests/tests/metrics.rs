@@ -561,3 +561,68 @@ millpond_testkit::each_protocol!(
     [Http1, Http2, Streams]
     pages_say_what_clients_got_and_origins_were_asked,
 );
+
+const RULES: &str = "
+    proxy_cache_path %%DIR%%/cache keys_zone=z:1m max_size=16m;
+    proxy_cache z;
+    proxy_cache_valid 200 1h;
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location /search { proxy_pass http://%%ORIGIN%%; proxy_cache_methods GET QUERY; }
+        location /graphql { proxy_pass http://%%ORIGIN%%; proxy_cache_graphql on; }
+        location /said { proxy_pass http://%%ORIGIN%%; proxy_cache_no_vary_search on; }
+        location /stored { proxy_pass http://%%ORIGIN%%; cached_only 1; }
+        location /group { proxy_pass http://%%ORIGIN%%; proxy_cache_groups on; }
+        location = /metrics { metrics; }
+    }";
+
+#[test]
+fn a_zone_counts_what_rules_beyond_ordinary_caching_decide() -> Result<()> {
+    let origin = Origin::start()?;
+    origin.route("/*", Answer::new(200).body("hello"));
+    let said = Answer::new(200).header("No-Vary-Search", "params=(\"utm\")");
+    origin.route("/said", said.body("said"));
+    let invalidates = Answer::new(200).header("Cache-Group-Invalidation", "\"x\", \"y\"");
+    origin.route("/group", invalidates.body("done"));
+    let proxy = Proxy::new(Kind::Millpond, RULES).origin(&origin).start()?;
+    let client = Client::new(proxy.port());
+    let query = || Request::new("QUERY", "/search").header("Content-Type", "text/plain");
+    let graphql = |text: &str| {
+        let post = Request::post("/graphql", format!("{{\"query\":\"{text}\"}}"));
+        post.header("Content-Type", "application/json")
+    };
+    let requests = [
+        query().body("a"),
+        query().body("a"),
+        query().body("b"),
+        graphql("{a}"),
+        graphql("{a}"),
+        graphql("{a}"),
+        graphql("mutation {a}"),
+        // No query of GraphQL, though it comes where that is spoken.
+        Request::get("/graphql"),
+        Request::get("/graphql"),
+        Request::get("/said?utm=1"),
+        Request::get("/said?utm=2"),
+        Request::get("/said?utm=3"),
+        Request::get("/said?utm=4"),
+        Request::get("/stored"),
+        Request::post("/group", "x"),
+    ];
+    for request in &requests {
+        client.send(request)?;
+    }
+    let page = client.get("/metrics")?.text();
+    for (rule, count) in [
+        ("query_hit", 1),
+        ("graphql_hit", 2),
+        ("graphql_passed", 1),
+        ("no_vary_search_hit", 2),
+        ("cached_only_refused", 1),
+        ("group_invalidated", 2),
+    ] {
+        let line = format!("\nmillpond_zone_rules_total{{zone=\"z\",rule=\"{rule}\"}} {count}\n");
+        ensure!(page.contains(&line), "{line}{page}");
+    }
+    Ok(())
+}

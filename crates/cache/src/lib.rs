@@ -42,6 +42,7 @@ pub mod reason;
 mod recent;
 pub mod refresh_backoff;
 pub mod revalidate;
+pub mod rule_counts;
 pub mod ruling;
 pub mod shared_head;
 pub mod site;

@@ -30,6 +30,7 @@ use crate::no_vary_search::Variations;
 use crate::purge::recent::RecentPurges;
 use crate::purge::{Judged, PurgeBook, Target};
 use crate::refresh_backoff::Backoffs;
+use crate::rule_counts::RuleCounts;
 use crate::shared_head::SharedHead;
 use crate::slice::table::Slices;
 use crate::unstored::LastUnstored;
@@ -273,6 +274,8 @@ pub struct CacheZone {
     pub variations: Variations,
     /// Encodings that are being made, and counts of them.
     pub encodings: Encodings,
+    /// Requests that a rule beyond ordinary caching has decided.
+    pub rule_counts: RuleCounts,
     errors: Mutex<HashMap<Key, RememberedError>>,
     /// Seeds that were given; each is hashed under keys that the system's random source gave.
     seeds: AtomicU64,
@@ -380,6 +383,7 @@ impl CacheZone {
             slices: Slices::noting(Arc::clone(&unstored)),
             variations: Variations::default(),
             encodings: Encodings::default(),
+            rule_counts: RuleCounts::default(),
             unstored,
             errors: Mutex::default(),
             seeds: AtomicU64::new(0),

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use millpond_cache::rule_counts::Rule;
 use millpond_cache::tag::{self, TagWriter};
 use millpond_cache::targeted::EachField;
 use millpond_cache::zone::CacheZone;
@@ -77,6 +78,8 @@ pub(super) async fn purge(
         .iter()
         .map(|name| tag::of_group(&origin, name.as_bytes()))
         .collect();
+    tags.iter()
+        .for_each(|_| zone.rule_counts.note(Rule::GroupInvalidated));
     for some in tags.chunks(GROUPS_MAX) {
         purge::by_tags(req, zone, some.to_vec()).await?;
     }

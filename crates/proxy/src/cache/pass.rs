@@ -13,6 +13,7 @@ use millpond_cache::fill::Streaming;
 use millpond_cache::fill::pump::Reader;
 use millpond_cache::head::StoredHead;
 use millpond_cache::reason::{Brought, FillRole, Note, Reason};
+use millpond_cache::rule_counts::Rule;
 use millpond_cache::slice::reader::SliceFailure;
 use millpond_cache::status::CacheStatus;
 use millpond_cache::step::{self, Looked, Policies, Question, Served, Walk};
@@ -379,6 +380,7 @@ impl<'a> Rest<'a> {
             let after = req.location.settings.cached_only.retry_after.as_secs();
             let value = Bytes::from(after.to_string());
             req.answer_fields.set(Known::RetryAfter, value);
+            self.walk.zone.rule_counts.note(Rule::CachedOnlyRefused);
         }
         failure
     }
@@ -550,6 +552,13 @@ fn answer_with_entry(
     tries_before: usize,
 ) -> Box<Response> {
     note_hits(req, zone, found);
+    let is_hit = matches!(
+        status,
+        CacheStatus::Hit | CacheStatus::Stale | CacheStatus::Updating
+    );
+    if is_hit && let Some(rule) = rule_of_hit(req, target) {
+        zone.rule_counts.note(rule);
+    }
     let mut response = from_found(req, target, found);
     complete(req, target, (found, status), &mut response);
     encodings::apply(req, target, (found, zone), &mut response);
@@ -561,6 +570,15 @@ fn answer_with_entry(
     };
     status_header::tell(req, target, &mut response, &told);
     response
+}
+
+/// The rule by which a request has found its entry, if that is none of the ordinary ones.
+fn rule_of_hit(req: &Request, target: &PassTarget) -> Option<Rule> {
+    content_key::rule_of_hit(req, target.protocol).or_else(|| {
+        let is_simplified =
+            no_vary_search::is_due(req, target.protocol) && no_vary_search::is_simplified(req);
+        is_simplified.then_some(Rule::NoVarySearchHit)
+    })
 }
 
 /// nginx: a body that is not passed on while it comes is read first, so that the key may name it.

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use millpond_acme::ordered::Counts;
 use millpond_cache::encoding::EncodingCounts;
+use millpond_cache::rule_counts::Rule;
 use millpond_cache::zone::{CacheZone, ZonePath};
 use millpond_exchange::settings::Conf;
 use millpond_exchange::stats::cache_zone::ZoneStatusCount;
@@ -118,6 +119,8 @@ pub(super) struct ZoneFacts {
     pub(super) purged: Vec<((&'static str, &'static str), u64)>,
     pub(super) statuses: Vec<(&'static str, ZoneStatusCount)>,
     pub(super) encodings: EncodingCounts,
+    /// Requests that a rule beyond ordinary caching has decided.
+    pub(super) rules: [(Rule, u64); Rule::ALL.len()],
 }
 
 /// A site in a zone.
@@ -290,6 +293,7 @@ fn read_zones(conf: &Conf, shared: &Shared) -> Vec<ZoneFacts> {
             purged: zone.recent_purges.totals(),
             statuses: shared.cache_zones.snapshot(declared.name.as_bytes()),
             encodings: zone.encodings.counts(),
+            rules: zone.rule_counts.counts(),
         })
     });
     zones.collect()

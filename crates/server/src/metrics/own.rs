@@ -299,6 +299,17 @@ pub(super) const METRICS: &[Metric] = &[
                 out.add(&[zone.name(), outcome.word()], count);
             }
         }))),
+    metric("millpond_zone_rules_total", Counter, &["zone", "rule"], (
+        "Requests that a rule beyond ordinary caching has decided: answers from the zone to QUERY \
+         (`query_hit`), to GraphQL (`graphql_hit`) and by No-Vary-Search (`no_vary_search_hit`); \
+         what GraphQL had passed on (`graphql_passed`: mutations, and what is no single query); \
+         refusals by `cached_only` (`cached_only_refused`); groups that answers have invalidated \
+         (`group_invalidated`, RFC 9875).",
+        |facts, out| facts.zones.iter().for_each(|zone| {
+            for (rule, count) in &zone.rules {
+                out.add(&[zone.name(), rule.word()], *count);
+            }
+        }))),
     metric("millpond_zone_encoding_bytes_total", Counter, &["zone", "of"], (
         "Bytes of the bodies that encodings were made of (`body`), and of these encodings (`encoding`).",
         |facts, out| facts.zones.iter().for_each(|zone| {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_cache::method::{CacheMethod, QueryJson};
+use millpond_cache::rule_counts::Rule;
 use millpond_cache::zone::CacheZone;
 use millpond_exchange::client::body::RequestBody;
 use millpond_exchange::failure::Failure;
@@ -65,6 +66,18 @@ pub fn kind(req: &Request, protocol: Protocol) -> Option<Kind> {
     }
 }
 
+/// The rule by which a request has found its entry; none if its content had no part in that.
+pub(crate) fn rule_of_hit(req: &Request, protocol: Protocol) -> Option<Rule> {
+    match kind(req, protocol)? {
+        Kind::Query => Some(Rule::QueryHit),
+        Kind::GraphQl => {
+            let is_asked =
+                req.method == Method::Post || graphql::of_query(&req.args) != InQuery::None;
+            is_asked.then_some(Rule::GraphQlHit)
+        }
+    }
+}
+
 /// Answers such a request from the zone, or from the origin through it; one that has no key is
 /// passed on.
 pub(crate) fn begin<'a>(
@@ -83,6 +96,9 @@ pub(crate) fn begin<'a>(
         match text? {
             Some(text) => pass::run(req, target, &cache, (zone, text)).await,
             None => {
+                if kind == Kind::GraphQl {
+                    zone.rule_counts.note(Rule::GraphQlPassed);
+                }
                 let response = pass::pass_by(req, &target).await?;
                 content::respond(req, response)
             }
