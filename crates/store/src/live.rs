@@ -28,6 +28,8 @@
 //! 6. A number is given once. The last one is given, and then the zone stores nothing more.
 //! 7. What is damaged and not in the list was never on the device as a whole: a power failure takes
 //!    pages of it, and what it replaced is back as after any power failure. It hides nothing.
+//! 8. A segment that has left counts for nothing, also if the disk lets its file neither be removed
+//!    nor renamed: it is in the list as gone, as long as that is so.
 //!
 //! A store that was never opened by a version that keeps the list has none: there, what is missing
 //! is not noticed.
@@ -120,7 +122,7 @@ impl Inner {
         // Under the lock nothing but copies are made: there may be tens of thousands of segments.
         let (present, lost): (Vec<u32>, Vec<u32>) = {
             let mut log = lock(&self.disk.log);
-            let stuck = self.oldest_stuck(&log);
+            let stuck = self.stuck(&log).first().copied();
             let Log { segments, lost, .. } = &mut *log;
             let oldest = segments.keys().next().copied();
             let first = oldest.into_iter().chain(stuck).min().unwrap_or(u32::MAX);
@@ -141,10 +143,24 @@ impl Inner {
         self.list(live.unwrap_or_default())
     }
 
+    /// INVARIANTS 4 and 8, after a sync that did not go well: what is on the device is there still.
+    pub(crate) fn list_lost(&self) -> Result<(), StoreError> {
+        let live = lock(&self.disk.live).first().cloned().unwrap_or_default();
+        if lock(&self.pending_tombstones).is_empty() {
+            return self.list(live);
+        }
+        let mut numbers: Vec<u32> = live.newest_first().collect();
+        numbers.extend(lock(&self.disk.log).lost.iter().map(|lost| lost.id));
+        numbers.sort_unstable();
+        numbers.dedup();
+        self.list(Live::of(numbers.into_iter()))
+    }
+
     /// Writes a list down, unless it is there.
     fn list(&self, mut next: Live) -> Result<(), StoreError> {
         let superblock = lock(&self.disk.superblock);
         next.has_journal = lock(&self.journal).is_there();
+        next.gone = self.stuck(&lock(&self.disk.log));
         {
             let mut live = lock(&self.disk.live);
             let newest = live.first();

@@ -100,6 +100,11 @@ impl Loading {
         state.was_open = was_open;
     }
 
+    /// True if the zone was open when its process ended.
+    pub(crate) fn was_open(&self) -> bool {
+        lock(&self.state).was_open
+    }
+
     /// Keeps the operator from being told of the loading: it is no start.
     pub(crate) fn be_quiet(&self) {
         lock(&self.state).is_quiet = true;

@@ -376,13 +376,13 @@ impl Inner {
         let segments = self.look_around(opening)?;
         self.take_journal(opening, superblock)?;
         let is_unclean = superblock.shutdown == Shutdown::Unclean;
+        self.loading.begin(self.clock.steady(), is_unclean);
         if is_unclean {
             self.disk.copies.inherit();
         }
         self.take_segments(opening, superblock, &segments)?;
         let is_much = is_unclean && segments.len() > FEW_SEGMENTS;
         self.disk.has_legacy.store(is_much, Ordering::Release);
-        self.loading.begin(self.clock.steady(), is_unclean);
         if is_unclean {
             self.index.holdings().removed.note_unknown();
         }
@@ -434,19 +434,20 @@ impl Inner {
     fn look_around(&self, opening: &Opening) -> Result<Vec<(u32, u64)>, StoreError> {
         let mut segments = Vec::new();
         let mut foreign = 0;
-        let first = lock(&self.disk.live).first().map_or(0, |live| live.first);
+        let live = lock(&self.disk.live).first().cloned().unwrap_or_default();
+        let counts = |id: &u32| *id >= live.first && !live.gone.contains(id);
         for entry in opening.list()? {
             let name = entry.name.to_str().unwrap_or_default();
             let path = self.disk.dir.join(name);
             if entry.is_dir || !is_ours(name) {
                 foreign += 1;
-            } else if let Some(id) = segment_number(name).filter(|id| *id >= first) {
+            } else if let Some(id) = segment_number(name).filter(counts) {
                 segments.push((id, entry.len));
             } else if name == USES_NAME {
                 self.open_uses(entry.len);
             } else if name.starts_with(RETIRED)
                 || matches!(name, JOURNAL_NEW_NAME | USES_NEW_NAME)
-                // INVARIANT 3 of `live`.
+                // INVARIANTS 3 and 8 of `live`.
                 || segment_number(name).is_some()
             {
                 let removed = self.disk.io.unlink(&path);

@@ -574,19 +574,21 @@ impl Inner {
     /// True if an evicted segment would be loaded again at the next start, because the disk lets it
     /// neither be removed nor renamed. Until it does no newer one may go: INVARIANT 1.
     fn is_stuck(&self) -> bool {
-        if self.oldest_stuck(&lock(&self.disk.log)).is_none() {
+        if self.stuck(&lock(&self.disk.log)).is_empty() {
             return false;
         }
         self.unlink_retired();
-        self.oldest_stuck(&lock(&self.disk.log)).is_some()
+        !self.stuck(&lock(&self.disk.log)).is_empty()
     }
 
-    /// The oldest segment that has left the log and has the name by which it is loaded.
-    pub(crate) fn oldest_stuck(&self, log: &Log) -> Option<u32> {
+    /// Segments that have left the log and have the names by which they are loaded; ascending.
+    pub(crate) fn stuck(&self, log: &Log) -> Vec<u32> {
         let may_return =
             |retired: &&Retired| retired.path == self.disk.segment_path(retired.segment);
         let stuck = log.retired.iter().filter(may_return);
-        stuck.map(|retired| retired.segment).min()
+        let mut stuck: Vec<u32> = stuck.map(|retired| retired.segment).collect();
+        stuck.sort_unstable();
+        stuck
     }
 
     /// Unlinks what nobody reads any more, and renames what is read. True if that made space.

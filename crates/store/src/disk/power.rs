@@ -433,6 +433,18 @@ impl DiskIo for PowerIo {
         self.real.read_at(file, buf, offset)
     }
 
+    fn forget(&self, file: &File, stretch: Range<u64>) {
+        let mut state = lock(&self.state);
+        let taken = file
+            .metadata()
+            .and_then(|meta| state.take_stale(meta.ino(), &stretch));
+        for (page, durable) in taken.into_iter().flatten() {
+            state.has_lied = true;
+            // What cannot be written here is as it was; it is a hint.
+            let _ = file.write_all_at(&durable, page * PAGE);
+        }
+    }
+
     fn write_at(&self, file: &File, bufs: &[Bytes], offset: u64) -> io::Result<()> {
         let mut state = lock(&self.state);
         let has_gasp = state.has_gasp;

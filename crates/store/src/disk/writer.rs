@@ -690,6 +690,9 @@ impl Inner {
         // What waited to be synced may be closed by now.
         self.disk.readers.home().open_files.trim();
         self.drop_lost();
+        if !are_synced && let Err(error) = self.list_lost() {
+            self.report(&Event::WriteFailed(error.to_string()));
+        }
         if are_synced && let Err(error) = self.end_listing(&listing) {
             self.report(&Event::WriteFailed(error.to_string()));
             are_synced = false;

@@ -83,14 +83,23 @@ impl Inner {
             .home()
             .open_files
             .with_room(|| io.open(&path))?;
-        let mut block = [0; SEGMENT_HEADER as usize];
-        io.read_at(&file, &mut block, 0)?;
-        let header = SegmentHeader::decode(&block, &self.disk.uuid, self.disk.seed);
+        let header = || {
+            let mut block = [0; SEGMENT_HEADER as usize];
+            io.read_at(&file, &mut block, 0)?;
+            let header = SegmentHeader::decode(&block, &self.disk.uuid, self.disk.seed);
+            io::Result::Ok(header)
+        };
+        let mut found = header()?;
+        if found.as_ref().is_some_and(|header| header.rows == 0) && self.loading.was_open() {
+            // INVARIANT 7 of `loss`.
+            io.forget(&file, 0..len);
+            found = header()?;
+        }
         let is_fit = |header: &SegmentHeader| {
             let size = header.size;
             header.segment == id && u64::from(size) == len && size <= MAX_SEGMENT
         };
-        let Some(SegmentHeader { size, .. }) = header.filter(is_fit) else {
+        let Some(SegmentHeader { size, .. }) = found.filter(is_fit) else {
             return Ok(None);
         };
         let file = SegmentFile::found(id, file, &self.disk.readers);

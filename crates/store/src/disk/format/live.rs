@@ -16,6 +16,8 @@ const LIVE_HEADER: usize = 8 + 8 + 16 + 4 + 4 + 4 + 4;
 const RUN: usize = 8;
 /// The most runs that a copy has; numbers follow one another, so there is one as a rule.
 const MAX_RUNS: usize = (LIVE - LIVE_HEADER - 8) / RUN;
+/// The most files of segments that have left; one that cannot be removed keeps others from leaving.
+const MAX_GONE: usize = 16;
 /// Set once the zone has a journal.
 const HAS_JOURNAL: u32 = 1;
 
@@ -33,6 +35,9 @@ pub(crate) struct Live {
     pub(crate) has_journal: bool,
     /// First numbers of segments that follow one another, and how many they are; ascending.
     pub(crate) runs: Vec<(u32, u32)>,
+    /// Numbers of segments that have left, and whose files the disk has not let go: they count for
+    /// nothing. On the disk they are runs of no segment.
+    pub(crate) gone: Vec<u32>,
 }
 
 impl Live {
@@ -47,7 +52,7 @@ impl Live {
                 _ => runs.push((number, 1)),
             }
         }
-        runs.drain(..runs.len().saturating_sub(MAX_RUNS));
+        runs.drain(..runs.len().saturating_sub(MAX_RUNS - MAX_GONE));
         Self {
             first: first.unwrap_or(0),
             runs,
@@ -74,10 +79,12 @@ impl Live {
         block.extend_from_slice(&self.serial.to_le_bytes());
         block.extend_from_slice(uuid);
         let flags = if self.has_journal { HAS_JOURNAL } else { 0 };
-        for field in [self.first, self.runs.len() as u32, flags, 0] {
+        let gone = self.gone.iter().rev().take(MAX_GONE).map(|id| (*id, 0));
+        let runs: Vec<(u32, u32)> = self.runs.iter().copied().chain(gone).collect();
+        for field in [self.first, runs.len() as u32, flags, 0] {
             block.extend_from_slice(&field.to_le_bytes());
         }
-        for (start, count) in &self.runs {
+        for (start, count) in &runs {
             block.extend_from_slice(&start.to_le_bytes());
             block.extend_from_slice(&count.to_le_bytes());
         }
@@ -114,11 +121,14 @@ impl Live {
             return None;
         }
         let runs = (0..count).map(|_| Some((fields.u32()?, fields.u32()?)));
+        let all: Vec<(u32, u32)> = runs.collect::<Option<_>>()?;
+        let (gone, runs): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, count)| *count == 0);
         Some(Self {
             serial,
             first,
             has_journal: flags & HAS_JOURNAL != 0,
-            runs: runs.collect::<Option<_>>()?,
+            runs,
+            gone: gone.into_iter().rev().map(|(start, _)| start).collect(),
         })
     }
 }
@@ -167,9 +177,10 @@ mod tests {
     #[test]
     fn of_too_many_runs_the_newest_are_listed() {
         let numbers = (0..1000).map(|number| 1 + number * 2);
-        let live = Live::of(numbers);
-        assert_eq!((live.first, live.runs.len()), (1, MAX_RUNS));
+        let mut live = Live::of(numbers);
+        assert_eq!((live.first, live.runs.len()), (1, MAX_RUNS - MAX_GONE));
         assert!(live.has(1999) && !live.has(1));
+        live.gone = (2..2 + MAX_GONE as u32).collect();
         let mut file = vec![0; super::super::SUPERBLOCK as usize];
         live.encode(&UUID, &mut file);
         assert_eq!(Live::decode_both(&UUID, &file), [live]);
