@@ -264,11 +264,6 @@ fn mistakes_in_scripts_are_mistakes_of_the_configuration() -> Result<()> {
             "",
             "could not load module \"none.js\"",
         ),
-        (
-            "js_import xml from xml;",
-            "",
-            "the module \"xml\" is not supported",
-        ),
         ("js_set $a one.;", "", "invalid function \"one.\""),
         ("js_set $uri one.a;", "", "the duplicate \"uri\" variable"),
         (

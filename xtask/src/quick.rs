@@ -175,6 +175,7 @@ const AREAS: &[Area] = &[
             "script_hostile",
             "script_modules",
             "script_periodic",
+            "script_xml",
         ],
     },
     Area {

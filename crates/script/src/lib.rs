@@ -34,6 +34,7 @@ mod prelude;
 pub mod program;
 mod subtle;
 pub mod url;
+mod xml;
 
 #[cfg(test)]
 mod tests;

@@ -13,9 +13,7 @@ use rquickjs::module::Declared;
 use rquickjs::{Ctx, Error, Exception, Module};
 
 /// Modules that are part of the engine.
-pub(crate) const BUILT_IN: [&str; 5] = ["buffer", "crypto", "fs", "querystring", "zlib"];
-/// Modules of njs that are not had here, with what is said of them.
-const ABSENT: [&str; 1] = ["xml"];
+pub(crate) const BUILT_IN: [&str; 6] = ["buffer", "crypto", "fs", "querystring", "xml", "zlib"];
 /// The module that ends a program before its own code runs, so that it is read only.
 pub(crate) const STOP: &str = "millpond:stop";
 /// The most modules of one program.
@@ -52,9 +50,6 @@ impl Known {
     fn place(&self, base: &str, name: &str) -> Result<String, String> {
         if BUILT_IN.contains(&name) || name == STOP {
             return Ok(name.to_string());
-        }
-        if ABSENT.contains(&name) {
-            return Err(format!("the module \"{name}\" is not supported"));
         }
         let key = (base.to_string(), name.to_string());
         if let Some(path) = self.sources.borrow().places.get(&key) {

@@ -50,6 +50,7 @@ fn add<'js, H: Host>(table: &Table<'js, H>, part: &str) -> Result<()> {
         "shared" => table.dicts(),
         "subrequest" => table.subrequest(),
         "subtle" => table.subtle(),
+        "xml" => table.xml(),
         "zlib" => table.packing(),
         _ => Ok(()),
     }
@@ -81,6 +82,7 @@ macro_rules! native {
 mod files;
 mod process;
 mod subtle;
+mod xml;
 
 impl<'js, H: Host> Table<'js, H> {
     /// Bytes, parts of the prelude, time.

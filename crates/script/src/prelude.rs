@@ -21,7 +21,7 @@ const FIRST: [&str; 4] = [
     include_str!("prelude/later.js"),
 ];
 /// The parts that are read when a script first asks for one.
-const LATER: [(&str, &str); 13] = [
+const LATER: [(&str, &str); 14] = [
     ("buffer", include_str!("prelude/buffer.js")),
     ("cache", include_str!("prelude/cache.js")),
     ("console", include_str!("prelude/console.js")),
@@ -34,6 +34,7 @@ const LATER: [(&str, &str); 13] = [
     ("shared", include_str!("prelude/shared.js")),
     ("subrequest", include_str!("prelude/subrequest.js")),
     ("subtle", include_str!("prelude/subtle.js")),
+    ("xml", include_str!("prelude/xml.js")),
     ("zlib", include_str!("prelude/zlib.js")),
 ];
 

@@ -2,6 +2,7 @@
 
 mod bindings;
 mod built_in;
+mod xml;
 
 use std::fs;
 use std::io;
@@ -588,11 +589,6 @@ fn mistakes_in_modules_are_found_at_start_and_nothing_runs() {
             "import x from './none.js';\nexport default {};",
             None,
             "could not load module",
-        ),
-        (
-            "import xml from 'xml';\nexport default {};",
-            None,
-            "\"xml\" is not supported",
         ),
         (
             "import l from 'broken.js';\nexport default {};",

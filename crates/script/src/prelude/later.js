@@ -16,6 +16,7 @@ later(own.modules, 'buffer', 'buffer');
 later(own.modules, 'crypto', 'crypto', 'module');
 later(own.modules, 'fs', 'files');
 later(own.modules, 'querystring', 'querystring');
+later(own.modules, 'xml', 'xml');
 later(own.modules, 'zlib', 'zlib');
 own.form = (...args) => own.part('form', 'form')(...args);
 own.cache = (id) => own.part('cache', 'cache')(id);

@@ -9,6 +9,7 @@ const SCRIPT: &str = r#"
     import query from 'querystring';
     import files from 'fs';
     import pack from 'zlib';
+    import markup from 'xml';
 
     let seen = new Set();
     let calls = 0;
@@ -75,7 +76,8 @@ const SCRIPT: &str = r#"
 
     function all(r) {
         [r, r.variables, r.rawVariables, r.headersIn, r.headersOut, r.cache, ngx, ngx.shared.d,
-            crypto, crypto.subtle, pack, { accessSync, closeSync, existsSync, fstatSync, lstatSync,
+            crypto, crypto.subtle, pack, markup, markup.parse("<a b='c'>d<e/></a>"),
+            markup.parse("<a b='c'>d<e/></a>").a, { accessSync, closeSync, existsSync, fstatSync, lstatSync,
                 openSync, readFileSync, readSync, readdirSync, readlinkSync, realpathSync, statSync,
                 readFile, stat }, cryptography, cryptography.createHash('sha256'),
             cryptography.createHmac('sha1', 'k'), query, B, new B(3), Headers,
