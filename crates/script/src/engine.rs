@@ -646,28 +646,39 @@ impl<H: Host> Instance<H> {
         };
         let engine = &self.engine;
         // A context that is dropped while another script runs is not called into.
-        if !self.is_usable() || engine.is_running() || self.limits.idle == 0 {
+        if !self.is_usable() || engine.is_running() {
             return;
         }
         engine.state.is_cut.set(false);
-        let now = (engine.state.ground.clock)();
-        engine.state.deadline.set(now.checked_add(GRACE));
-        let is_reset = context.with(|ctx| {
-            let reset = || -> Result<(), Error> {
-                let own: Object<'_> = ctx.globals().get(OWN)?;
-                let reset: Function<'_> = own.get("reset")?;
-                reset.call(())
-            };
-            reset().catch(&ctx).is_ok()
-        });
+        let has_ended = self.end(&context, "exit", self.limits.time)
+            && engine.run_jobs().is_ok()
+            && self.end(&context, "reset", GRACE);
         engine.state.deadline.set(None);
-        if is_reset && !engine.runtime.is_job_pending() {
+        if !has_ended {
+            engine.drain();
+        } else if !engine.runtime.is_job_pending() {
             let mut idle = engine.idle.borrow_mut();
-            if idle.len() >= self.limits.idle {
+            idle.push_back((self.program.number, context));
+            while idle.len() > self.limits.idle {
                 idle.pop_front();
             }
-            idle.push_back((self.program.number, context));
         }
+    }
+
+    /// Calls a function of the prelude that ends a request; false if that failed.
+    fn end(&self, context: &Context, name: &str, most: Duration) -> bool {
+        let state = &self.engine.state;
+        let _running = Running::begin(&state.is_running);
+        let now = (state.ground.clock)();
+        state.deadline.set(now.checked_add(most));
+        context.with(|ctx| {
+            let ended = || -> Result<(), Error> {
+                let own: Object<'_> = ctx.globals().get(OWN)?;
+                let end: Function<'_> = own.get(name)?;
+                end.call(())
+            };
+            ended().catch(&ctx).is_ok()
+        })
     }
 }
 
@@ -679,6 +690,13 @@ impl<H: Host> Drop for Instance<H> {
 
 /// The time in which the engine runs a script, whatever ends it.
 struct Running<'a>(&'a Cell<bool>);
+
+impl<'a> Running<'a> {
+    fn begin(is_running: &'a Cell<bool>) -> Self {
+        is_running.set(true);
+        Running(is_running)
+    }
+}
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {

@@ -3,14 +3,17 @@
 //! Bytes go into a script as arrays, and come out of it as texts, or as digits in an array: memory
 //! of the engine is not looked into from here.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use rquickjs::function::Opt;
 use rquickjs::{Array, Ctx, Error, Exception, Function, IntoJs as _, Object, TypedArray, Value};
 
-use crate::dict::{Ask, Item, Rule, Told};
+use crate::dict::{Ask, Dict, Item, Rule, Told};
 use crate::engine::State;
 use crate::fault::one_line;
 use crate::hash;
@@ -282,8 +285,10 @@ impl<'js, H: Host> Table<'js, H> {
         Ok(())
     }
 
-    /// Shared dictionaries.
+    /// Shared dictionaries. A context knows those that it has asked, so that they are there at the
+    /// end of a request, when there is no host.
     fn dicts(&self) -> Result<()> {
+        let asked: RefCell<HashMap<String, Arc<Dict>>> = RefCell::default();
         native!(self, "dicts", |state, ctx| {
             let made = Array::new(ctx.clone())?;
             for (index, spec) in state.any(&ctx, H::dicts)?.into_iter().enumerate() {
@@ -307,10 +312,18 @@ impl<'js, H: Host> Table<'js, H> {
              value: Opt<Value<'js>>,
              time: Opt<Value<'js>>,
              first: Opt<Value<'js>>| {
-                let dict = state.any(&ctx, |host| host.dict(&name))?;
+                let known = asked.borrow().get(&name).cloned();
+                let dict = match known {
+                    Some(known) => Some(known),
+                    None => state.any(&ctx, |host| host.dict(&name))?,
+                };
                 let ask = ask_of(&ctx, (&what, key), [value.0, time.0, first.0])?;
                 match dict {
-                    Some(dict) => told(&ctx, dict.ask(ask, (state.ground.clock)())),
+                    Some(dict) => {
+                        let answer = dict.ask(ask, (state.ground.clock)());
+                        asked.borrow_mut().entry(name).or_insert(dict);
+                        told(&ctx, answer)
+                    }
                     None => Err(Exception::throw_type(&ctx, "there is no such dictionary")),
                 }
             }

@@ -42,6 +42,7 @@ impl Notes {
                 timeout: None,
                 is_of_numbers: false,
                 evicts: false,
+                state: None,
             }))
         };
         Arc::clone(self.dict.get_or_insert_with(made))
@@ -773,4 +774,44 @@ fn what_is_read_later_may_be_replaced_before() {
     ] {
         assert_eq!(value(body).as_deref(), Ok(expected), "{body}");
     }
+}
+
+#[test]
+fn what_is_to_run_at_the_end_of_a_request_does() {
+    let place = Place::new();
+    let program = place
+        .file(
+            "main.js",
+            "let ends = 0;
+             function f(r) {
+                 ngx.shared.d.set('a', 'b');
+                 njs.on('exit', () => { throw new Error('the last one counts'); });
+                 njs.on('exit', () => { ends++; ngx.shared.d.delete('a'); });
+             }
+             function g(r) { return `${ends}${ngx.shared.d.size()}`; }
+             function h(r) { njs.on('exit', () => { while (true); }); }
+             function i(r) { njs.on('none', () => {}); }
+             export default { f, g, h, i };",
+        )
+        .program()
+        .unwrap();
+    let limits = Limits {
+        time: Duration::from_millis(300),
+        ..LIMITS
+    };
+    let mut notes = Notes::default();
+    let mut run = |function: &str| {
+        let mut instance = place.engine.lend(&program, limits).unwrap();
+        let (host, turn) = instance.call(std::mem::take(&mut notes), &entry(function));
+        notes = host.unwrap();
+        turn
+    };
+    for _ in 0..2 {
+        assert_eq!(run("main.f"), Ok(Turn::Done(Some(Bytes::new()))));
+    }
+    assert_eq!(run("main.g"), Ok(Turn::Done(Some(Bytes::from("20")))));
+    // A context that does not come to its end is not used again.
+    assert_eq!(run("main.h"), Ok(Turn::Done(Some(Bytes::new()))));
+    assert_eq!(run("main.g"), Ok(Turn::Done(Some(Bytes::from("00")))));
+    assert!(matches!(run("main.i"), Err(Fault::Thrown(_))));
 }

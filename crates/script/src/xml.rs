@@ -65,7 +65,7 @@ pub(crate) type Take<'t, E> = &'t mut dyn FnMut(Piece<'_>) -> Result<(), E>;
 pub(crate) enum Stopped<E> {
     /// The document is wrong, in these words.
     Wrong(String),
-    /// Who takes the pieces has failed.
+    /// The taker of the pieces has failed.
     Taker(E),
 }
 
@@ -106,10 +106,8 @@ pub(crate) fn read<E>(text: &str, take: Take<'_, E>) -> Result<(), Stopped<E>> {
 
 /// Line and column, from one.
 fn place(text: &str, at: u64) -> String {
-    let before = usize::try_from(at)
-        .ok()
-        .and_then(|at| text.as_bytes().get(..at));
-    let before = before.unwrap_or(text.as_bytes());
+    let length = usize::try_from(at).unwrap_or(usize::MAX);
+    let before = text.as_bytes().get(..length).unwrap_or(text.as_bytes());
     let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
     let column = before
         .iter()
@@ -129,7 +127,7 @@ struct State {
     run: String,
     is_begun: bool,
     has_root: bool,
-    has_type: bool,
+    entities: Entities,
 }
 
 impl State {
@@ -166,11 +164,11 @@ impl State {
                 Some(Err(error)) => Err(error.to_string()),
                 _ => Ok(None),
             },
-            Event::DocType(_) if self.has_root || self.has_type => {
+            Event::DocType(_) if self.has_root || self.entities == Entities::Own => {
                 Err("a document type behind its place".to_string())
             }
             Event::DocType(_) => {
-                self.has_type = true;
+                self.entities = Entities::Own;
                 Ok(None)
             }
             Event::Eof if !self.marks.is_empty() => Err("the end within an element".to_string()),
@@ -187,7 +185,7 @@ impl State {
             return Err(format!("elements more than {MOST_DEPTH} deep"));
         }
         self.has_root = true;
-        let written = attributes(start.attributes_raw(), self.has_type)?;
+        let written = attributes(start.attributes_raw(), self.entities)?;
         let mut namespaces = Vec::new();
         let mut plain = Vec::new();
         for (name, value) in written {
@@ -277,9 +275,19 @@ impl State {
         if self.marks.is_empty() {
             return Err("a reference outside of the root".to_string());
         }
-        self.run.extend(referred(name, self.has_type)?);
+        self.run.extend(referred(name, self.entities)?);
         Ok(())
     }
+}
+
+/// The entities that a document may refer to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Entities {
+    /// Those of the language.
+    #[default]
+    Known,
+    /// Those that its document type may declare, too.
+    Own,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -293,7 +301,7 @@ fn text_of<'e>(start: &'e BytesStart<'_>) -> &'e str {
 }
 
 /// Names and values of attributes, as XML 1.0 §3.1 writes them.
-fn attributes(raw: &str, has_type: bool) -> Told<Vec<(&str, String)>> {
+fn attributes(raw: &str, entities: Entities) -> Told<Vec<(&str, String)>> {
     let wrong = || "an attribute that is not written as one".to_string();
     let mut made: Vec<(&str, String)> = Vec::new();
     let mut seen = HashSet::new();
@@ -321,13 +329,13 @@ fn attributes(raw: &str, has_type: bool) -> Told<Vec<(&str, String)>> {
         if !seen.insert(name) {
             return Err(format!("two attributes \"{name}\""));
         }
-        made.push((name, value_of(value, has_type)?));
+        made.push((name, value_of(value, entities)?));
         rest = behind;
     }
 }
 
 /// The value of an attribute (XML 1.0 §3.3.3).
-fn value_of(written: &str, has_type: bool) -> Told<String> {
+fn value_of(written: &str, entities: Entities) -> Told<String> {
     let mut made = String::with_capacity(written.len());
     let mut rest = characters(written)?;
     while let Some(at) = rest.find(['<', '&', '\r', '\n', '\t']) {
@@ -337,7 +345,7 @@ fn value_of(written: &str, has_type: bool) -> Told<String> {
         if let Some(behind) = rest.strip_prefix('&') {
             let told = || "a reference without its end".to_string();
             let (name, behind) = behind.split_once(';').ok_or_else(told)?;
-            made.extend(referred(name, has_type)?);
+            made.extend(referred(name, entities)?);
             rest = behind;
         } else if rest.starts_with('<') {
             return Err("\"<\" in the value of an attribute".to_string());
@@ -352,7 +360,7 @@ fn value_of(written: &str, has_type: bool) -> Told<String> {
 }
 
 /// The character that a reference stands for; none for an entity of the document.
-fn referred(name: &str, has_type: bool) -> Told<Option<char>> {
+fn referred(name: &str, entities: Entities) -> Told<Option<char>> {
     let wrong = || format!("the reference \"{name}\" is not valid");
     if let Some(number) = name.strip_prefix('#') {
         let (digits, radix) = match number.strip_prefix('x') {
@@ -372,7 +380,7 @@ fn referred(name: &str, has_type: bool) -> Told<Option<char>> {
         "amp" => Ok(Some('&')),
         "quot" => Ok(Some('"')),
         "apos" => Ok(Some('\'')),
-        _ if has_type && is_name(name) => Ok(None),
+        _ if entities == Entities::Own && is_name(name) => Ok(None),
         _ => Err(wrong()),
     }
 }

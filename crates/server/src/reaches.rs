@@ -15,6 +15,8 @@ use millpond_conf::source::{Source, Sources};
 use millpond_conf::tree::{Statement, Tree};
 use millpond_exchange::settings::Conf;
 use millpond_exchange::stats::ledger;
+#[cfg(feature = "script")]
+use millpond_proxy::script::shared;
 use millpond_system::confinement::{Reach, Right};
 use millpond_system::log::error::ErrorLog;
 use millpond_system::log::file::LogFile;
@@ -203,6 +205,10 @@ impl Reaches<'_> {
         }
         if let Some(path) = ledger::place(conf) {
             self.add_file(&path, Right::Write, "cache_site_counters");
+        }
+        #[cfg(feature = "script")]
+        for path in shared::files(conf) {
+            self.add_file(path, Right::Write, "js_shared_dict_zone");
         }
         let pid = prefix.join(&conf.main.process.pid);
         self.add_file(&pid, Right::Write, "pid");

@@ -42,6 +42,8 @@ use millpond_proxy::cache::zones::Registry;
 use millpond_proxy::cache::{fleet, sweep, zones};
 use millpond_proxy::downstream::quic::Directory;
 use millpond_proxy::handler::limit_zone;
+#[cfg(feature = "script")]
+use millpond_proxy::script::shared as dicts;
 use millpond_proxy::tls::acme::Orders;
 use millpond_proxy::upstream::groups::Groups;
 use millpond_system::clock;
@@ -269,6 +271,8 @@ impl Server {
             Registry::expect(shared, conf);
             let disks = Box::new(Registry::of(shared).disks());
             shared.ledger.keep(conf, &shared.sites, disks);
+            #[cfg(feature = "script")]
+            dicts::keep(conf, shared);
         }
         millpond_acme::load(&self.conf.parts.of::<Orders>().plan());
         self.follow_fleets();
@@ -362,6 +366,8 @@ impl Server {
         let patience = sweep::CLOSE_PATIENCE;
         Registry::of(&self.shared).close(&self.shared.sites, patience);
         self.shared.ledger.close();
+        #[cfg(feature = "script")]
+        dicts::close(&self.shared);
         error::process(Level::Notice, format_args!("exit"));
         file::drain_all(LOGS_WAIT);
     }
@@ -390,6 +396,8 @@ impl Server {
         Registry::expect(&self.shared, &conf);
         let disks = Box::new(Registry::of(&self.shared).disks());
         self.shared.ledger.keep(&conf, &self.shared.sites, disks);
+        #[cfg(feature = "script")]
+        dicts::keep(&conf, &self.shared);
         self.conf = Arc::new(conf);
         self.follow_fleets();
         self.leaving.retain(|worker| !worker.has_ended());

@@ -47,6 +47,8 @@ const DISKS: &[&str] = &[
     "crates/proxy/src/script/read.rs",
     // Files that scripts ask for.
     "crates/script/src/files.rs",
+    // The files of dictionaries of scripts.
+    "crates/script/src/dict/keeper.rs",
     // Keys of AWS.
     "crates/proxy/src/upstream/aws_sign/credentials.rs",
     // Databases of addresses.

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use millpond_exchange::response::Response;
+use millpond_script::dict::Dicts;
 use millpond_script::{Bound, Cached, Dict, DictSpec, Header, Host, Level, Operation, Text};
 use millpond_system::log::error;
 use millpond_wire::header::{Field, Fields, Known};
 use millpond_wire::http1::Version;
 
-use super::shared::Dicts;
 use super::variable::ScriptNames;
 use super::{Scripts, cache, operation};
 use crate::log::request_error;

@@ -2,15 +2,20 @@
 //!
 //! A dictionary whose line is the same as before keeps its items; any other begins anew.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
 use std::time::Duration;
 
 use millpond_conf::value::{parse_duration, parse_offset};
 use millpond_conf::{Contexts, Statement};
 use millpond_exchange::scope::block::{Draft, Pass, Row};
 use millpond_exchange::scope::build::Builder;
-use millpond_script::{Dict, DictSpec};
+use millpond_exchange::settings::Conf;
+use millpond_exchange::worker::Shared;
+use millpond_script::DictSpec;
+use millpond_script::dict::Dicts;
+use millpond_script::dict::keeper::Ground;
+use millpond_system::clock;
+use millpond_system::log::error::{self, Level};
 
 use super::variable::ScriptNames;
 
@@ -21,20 +26,22 @@ const MIN_SIZE: u64 = 8 * 4096;
 pub const ROWS: &[Row] = &[Row {
     name: "js_shared_dict_zone",
     contexts: Contexts::HTTP,
-    syntax: "zone=name:size [timeout=time] [type=string | number] [evict]",
+    syntax: "zone=name:size [timeout=time] [type=string | number] [evict] [state=file]",
     is_block: false,
     pass: Pass::First,
     doc: "A dictionary that the scripts of all workers share, as `ngx.shared.name`; its items take \
           at most the size. They end after the timeout, if there is one; with `evict` those that \
           would end next make room for others. A dictionary whose line does not change keeps its \
-          items over a reload.\n\n\
+          items over a reload. With `state` it outlives the process in a file of JSON: that is \
+          written half a second after a change and at the end, and read at the start.\n\n\
           # Differs from nginx\n\n\
-          `state=` is refused: nothing outlives the process.",
+          A file that is broken does not stop the start: it is renamed to `FILE.broken`, and the \
+          error log says so.",
     apply,
 }];
 
 fn apply(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
-    match read(statement) {
+    match read(statement, &builder.cx.prefix) {
         Ok(spec) => {
             let dicts = &mut builder.of::<ScriptNames>().dicts;
             if dicts.iter().any(|known| known.name == spec.name) {
@@ -47,13 +54,14 @@ fn apply(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
     }
 }
 
-fn read(statement: &Statement) -> Result<DictSpec, String> {
+fn read(statement: &Statement, prefix: &Path) -> Result<DictSpec, String> {
     let mut spec = DictSpec {
         name: String::new(),
         capacity: 0,
         timeout: None,
         is_of_numbers: false,
         evicts: false,
+        state: None,
     };
     for word in &statement.args {
         let text = word.text.as_str();
@@ -74,9 +82,7 @@ fn read(statement: &Statement) -> Result<DictSpec, String> {
             }
             Some(("type", "number")) => spec.is_of_numbers = true,
             Some(("type", "string")) => {}
-            Some(("state", _)) => {
-                return Err("\"state\" is not supported: nothing outlives the process".to_string());
-            }
+            Some(("state", file)) if !file.is_empty() => spec.state = Some(prefix.join(file)),
             None if text == "evict" => spec.evicts = true,
             _ => return Err(invalid()),
         }
@@ -90,21 +96,24 @@ fn read(statement: &Statement) -> Result<DictSpec, String> {
     Ok(spec)
 }
 
-/// The dictionaries of the process.
-#[derive(Debug, Default)]
-pub(super) struct Dicts(Mutex<HashMap<String, Arc<Dict>>>);
+/// Fills the dictionaries that have files from these, and keeps them there until [`close`].
+pub fn keep(conf: &Conf, shared: &Shared) {
+    let ground = Ground {
+        clock: || clock::instant().into_std(),
+        wall_us: clock::now_us,
+        tell: |text| error::process(Level::Error, format_args!("{text}")),
+    };
+    let specs = &conf.parts.of::<ScriptNames>().dicts;
+    shared.guests.of::<Dicts>().keep(specs, ground);
+}
 
-impl Dicts {
-    /// The dictionary of a line.
-    pub(super) fn find(&self, spec: &DictSpec) -> Arc<Dict> {
-        let mut dicts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = dicts.get(&spec.name)
-            && known.spec == *spec
-        {
-            return Arc::clone(known);
-        }
-        let dict = Arc::new(Dict::new(spec.clone()));
-        dicts.insert(spec.name.clone(), Arc::clone(&dict));
-        dict
-    }
+/// Writes what is not written yet.
+pub fn close(shared: &Shared) {
+    shared.guests.of::<Dicts>().close();
+}
+
+/// The files of a configuration's dictionaries.
+pub fn files(conf: &Conf) -> impl Iterator<Item = &Path> {
+    let dicts = conf.parts.of::<ScriptNames>().dicts.iter();
+    dicts.filter_map(|spec| spec.state.as_deref())
 }

@@ -108,12 +108,22 @@ const define = (target, name, value) => Object.defineProperty(target, name, {
 });
 own.define = define;
 
+let atExit;
+
 const njs = {
     version: '1.0.1',
     version_number: 0x010001,
     engine: 'QuickJS',
     dump: (value, indent) => own.dump(value, indent),
-    on() {},
+    on(event, callback) {
+        if (event !== 'exit') {
+            throw new TypeError(`unknown event "${String(event)}"`);
+        }
+        if (typeof callback !== 'function') {
+            throw new TypeError('callback is not a function');
+        }
+        atExit = callback;
+    },
     memoryStats: undefined,
 };
 Object.defineProperty(njs, Symbol.toStringTag, { value: 'njs' });
@@ -273,8 +283,18 @@ own.preload = function (name, text) {
     Object.defineProperty(globalThis, name, { value, enumerable: true });
 };
 
+// The end of the request: nothing of it can be asked any more.
+own.exit = function () {
+    const callback = atExit;
+    atExit = undefined;
+    if (callback !== undefined) {
+        callback();
+    }
+};
+
 // Makes the context ready for another request; nothing of the last one may be left.
 own.reset = function () {
+    atExit = undefined;
     main = undefined;
     waiting.clear();
     rejected.clear();
