@@ -27,7 +27,7 @@
 //! 6. A device that runs out of space may call a write done of which it took the first half (Linux'
 //!    loop device does). So what was written shortly before is compared with its checksums, read
 //!    from the device and not from the page cache.
-//! 7. A process that died, or whose disk let it neither remove nor rename the file, leaves a segment
+//! 7. A process that died, or whose disk let it neither remove nor rename a file, leaves a segment
 //!    of which nobody knows that a sync of it failed. So the next one that opens the zone after an
 //!    unclean stop has the kernel forget what it holds of segments that were never synced with
 //!    their summary, but for what is still to be written: it reads what is on the device.

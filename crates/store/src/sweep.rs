@@ -585,8 +585,8 @@ impl Inner {
     pub(crate) fn stuck(&self, log: &Log) -> Vec<u32> {
         let may_return =
             |retired: &&Retired| retired.path == self.disk.segment_path(retired.segment);
-        let stuck = log.retired.iter().filter(may_return);
-        let mut stuck: Vec<u32> = stuck.map(|retired| retired.segment).collect();
+        let retired = log.retired.iter().filter(may_return);
+        let mut stuck: Vec<u32> = retired.map(|retired| retired.segment).collect();
         stuck.sort_unstable();
         stuck
     }

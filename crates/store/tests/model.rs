@@ -23,9 +23,10 @@
 //! as compared (34); a record that could not be written leaves its row in the summary (34); the
 //! newest segment goes on after an unclean stop (44); copies that a dead process wrote count as
 //! synced (615, one time in ten); files of segments that have left are not kept open when the
-//! directory is lent (27, one time in ten); a start reads from the page cache what a failed sync has
-//! lost (3279); a segment that has left and whose file stays counts (3338). Not found in 300 seeds: what was written
-//! again is not synced before its old segment goes; zones of this size seldom write again.
+//! directory is lent (27, one time in ten); a start reads from the page cache what a failed sync
+//! has lost (3279); a segment that has left and whose file stays counts (3338). Not found in 300
+//! seeds: what was written again is not synced before its old segment goes; zones of this size
+//! seldom write again.
 
 #[path = "support/home.rs"]
 mod home;
@@ -639,12 +640,12 @@ impl Run {
         self.zone.close();
         let surely = self.unless_evicted(&before, evicted);
         let is_untroubled = self.io.injected() == injected && !self.io.has_lied();
-        let is_untold = self.strange.keeps_lost(&self.conf.path);
+        let at_worst = self.strange.at_worst(&self.conf.path);
         self.zone = self.opened();
         if is_untroubled {
             self.check_all_present(&before, surely);
         } else {
-            self.after_errors(is_untold);
+            self.after_errors(at_worst);
         }
         (self.injected, self.hasty) = (self.io.injected(), 0);
         self.check_journal();
@@ -660,7 +661,7 @@ impl Run {
         self.zone.lend();
         let surely = self.unless_evicted(&before, evicted);
         let is_untroubled = self.io.injected() == injected && !self.io.has_lied();
-        let is_untold = self.strange.keeps_lost(&self.conf.path);
+        let at_worst = self.strange.at_worst(&self.conf.path);
         self.append();
         while let Err(error) = self.zone.take_back() {
             let cause = error.source().map(ToString::to_string);
@@ -669,7 +670,7 @@ impl Run {
         if is_untroubled {
             self.check_all_present(&before, surely);
         } else {
-            self.after_errors(is_untold);
+            self.after_errors(at_worst);
         }
         self.check_journal();
     }
@@ -723,9 +724,9 @@ impl Run {
     /// After errors, things are as after a kill; as after a power failure, if the disk lost what a
     /// failed sync was about, and then refused what says that it is lost: tombstones, or that its
     /// file is removed.
-    fn after_errors(&mut self, is_untold: bool) {
+    fn after_errors(&mut self, at_worst: Crash) {
         let has_rested = self.strange.has_rested.swap(false, Ordering::AcqRel);
-        let is_lost = (has_rested || is_untold) && self.io.has_lied();
+        let is_lost = (has_rested || at_worst == Crash::Loss) && self.io.has_lied();
         self.after(if is_lost { Crash::Loss } else { Crash::Kill });
     }
 
@@ -865,11 +866,16 @@ impl Told {
             .push(segment);
     }
 
-    /// True if the file of a segment that was lost is in a directory all the same.
-    fn keeps_lost(&self, dir: &Path) -> bool {
+    /// What errors come to at worst: a power failure, if the file of a segment that was lost is in
+    /// the directory all the same.
+    fn at_worst(&self, dir: &Path) -> Crash {
         let lost = self.lost.lock().expect("nobody panics with it");
-        lost.iter()
-            .any(|id| dir.join(format!("segment-{id:08}")).exists())
+        let stays = |id: &u32| dir.join(format!("segment-{id:08}")).exists();
+        if lost.iter().any(stays) {
+            Crash::Loss
+        } else {
+            Crash::Kill
+        }
     }
 }
 
