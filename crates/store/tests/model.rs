@@ -866,8 +866,8 @@ impl Told {
             .push(segment);
     }
 
-    /// What errors come to at worst: a power failure, if the file of a segment that was lost is in
-    /// the directory all the same.
+    /// The crash that errors come to at worst: a power failure, if the file of a segment that was
+    /// lost is in the directory all the same.
     fn at_worst(&self, dir: &Path) -> Crash {
         let lost = self.lost.lock().expect("nobody panics with it");
         let stays = |id: &u32| dir.join(format!("segment-{id:08}")).exists();
