@@ -34,6 +34,7 @@ pub mod qpack;
 pub mod range;
 pub mod request_head;
 pub mod response_head;
+pub mod script;
 pub mod store_blocks;
 pub mod store_zone;
 pub mod stored_head;
