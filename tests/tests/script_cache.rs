@@ -415,3 +415,42 @@ fn explain_tells_what_a_script_would_decide() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn why_tells_what_a_script_says_of_the_stored_answer() -> Result<()> {
+    let origin = Origin::start()?;
+    let proxy = proxy(&origin)?;
+    let client = Client::new(proxy.port());
+    let why = |path: &str| -> Result<String> {
+        let done = Command::new(binary(Kind::Millpond).context("the binary")?)
+            .args(["why", &format!("http://127.0.0.1:{}{path}", proxy.port())])
+            .arg("-p")
+            .arg(proxy.dir())
+            .arg("-c")
+            .arg(proxy.dir().join("nginx.conf"))
+            .output()?;
+        let all = [done.stdout, done.stderr].concat();
+        Ok(String::from_utf8_lossy(&all).into_owned())
+    };
+    for (path, kind, expected) in [
+        (
+            "/judged/hour",
+            "hour",
+            "fresh for 3600 s, stale for 60 s more, tags t1 t2 (js_cache_verdict)",
+        ),
+        (
+            "/judged/varies",
+            "varies",
+            "fresh for 60 s, varies by X-Device (js_cache_verdict)",
+        ),
+    ] {
+        origin.route(path, Answer::new(200).header("X-Kind", kind).body("a"));
+        ensure!(client.get(path)?.status == 200);
+        let told = Deadline::after(Duration::from_secs(10)).poll(|| {
+            let told = why(path).ok()?;
+            told.contains(expected).then_some(())
+        });
+        told.with_context(|| format!("{expected}: {}", why(path).unwrap_or_default()))?;
+    }
+    Ok(())
+}

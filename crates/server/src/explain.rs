@@ -18,6 +18,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use millpond_cache::conformance::Rules;
@@ -368,6 +369,33 @@ impl Caching {
 /// Meaning of an origin's word for a query.
 pub(crate) fn query_in_words(said: &Variation, query: &[u8]) -> String {
     format!("\"{}\" is looked up: {said} (No-Vary-Search)", text(query))
+}
+
+/// Meaning of what a script says of an answer.
+pub(crate) fn ruling_in_words(ruling: &Ruling) -> String {
+    let seconds = |time: &Duration| time.as_secs();
+    let parts = [
+        ruling.keeps_out.then(|| "not to be stored".to_string()),
+        ruling
+            .fresh
+            .as_ref()
+            .map(|it| format!("fresh for {} s", seconds(it))),
+        ruling
+            .stale
+            .as_ref()
+            .map(|it| format!("stale for {} s more", seconds(it))),
+        (!ruling.tags.is_empty()).then(|| format!("tags {}", text(&ruling.tags.join(&b' ')))),
+        ruling
+            .vary
+            .as_ref()
+            .map(|it| format!("varies by {}", text(it))),
+    ];
+    let told: Vec<String> = parts.into_iter().flatten().collect();
+    if told.is_empty() {
+        "nothing of its own (js_cache_verdict)".to_string()
+    } else {
+        format!("{} (js_cache_verdict)", told.join(", "))
+    }
 }
 
 /// An answer that nobody has given.

@@ -75,6 +75,9 @@ fn tell(page: &mut Page<'_>, report: &WhyReport) -> Result<()> {
     if let Some(entry) = &cache.entry {
         page.state(entry)?;
     }
+    if let Some(script) = &cache.script {
+        page.line("script", &plain(script))?;
+    }
     tell_others(page, &cache.others)?;
     tell_fills(page, &cache.fills)?;
     tell_memory(page, cache)?;

@@ -52,6 +52,10 @@ pub struct WhyCacheReport {
     /// none where all of it counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
+    /// What the function of `js_cache_verdict` says now of the entry's head; none where there is no
+    /// such function.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
     /// The site that the request belongs to.
     pub site: String,
     /// True if the look-up is skipped (`proxy_cache_bypass`).
@@ -253,10 +257,16 @@ fn cache(zone: &CacheZone, caching: &Caching, (known, now): (Known, i64)) -> Why
         number: rule.serial,
         at: rule.at,
     });
+    let script = entry.as_ref().and_then(|entry: &EntryReport| {
+        let detail = entry.detail.as_ref()?;
+        let ruling = caching.ruling(entry.status, &detail.fields)?;
+        Some(explain::ruling_in_words(&ruling))
+    });
     WhyCacheReport {
         zone: caching.zone.clone(),
         key: caching.key.clone(),
         query: None,
+        script,
         site: caching.site.clone(),
         is_bypassed: caching.is_bypassed,
         is_not_stored: caching.is_not_stored,
