@@ -8,7 +8,8 @@
 //! | `idle` | memory of idle connections, with nginx beside |
 //! | `tls` | encrypted requests, handshakes and idle connections, against nginx's |
 //! | `http3` | requests over HTTP/3, against those of an nginx that speaks it |
-//! | `all` | these four and bodies that are stored, as one table |
+//! | `stream` | connections that are passed on as they are, against nginx's |
+//! | `all` | hits, misses, waiters, idle connections and bodies that are stored, as one table |
 //! | `haproxy` | hot hits against those of HAProxy's cache in memory |
 //! | `sites` | Millpond against itself, counting by site or not |
 //! | `eviction` | what the store keeps, against other policies: `store-bench replay` |
@@ -39,6 +40,7 @@ pub(crate) mod options;
 pub(crate) mod rounds;
 mod rows;
 mod sites;
+mod stream;
 mod table;
 pub(crate) mod training;
 mod waiters;
@@ -77,6 +79,7 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
         Name::Http3 => http3::run(&options)?,
         Name::Idle => idle::run(&options)?,
         Name::Misses => misses::run(&options)?,
+        Name::Stream => stream::run(&options)?,
         Name::Waiters => waiters::run(&options)?,
         Name::All => all(&options)?,
         Name::Table | Name::Sites => table::run(&options)?,

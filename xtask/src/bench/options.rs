@@ -24,6 +24,8 @@ pub(crate) enum Name {
     Http3,
     /// Misses that are not stored.
     Misses,
+    /// Connections that are passed on as they are.
+    Stream,
     /// The clients that ask for what is being fetched.
     Waiters,
 }
