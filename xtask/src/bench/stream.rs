@@ -1,8 +1,9 @@
 //! `cargo xtask bench stream`: CPU of connections that are passed on as they are (`stream`),
 //! against nginx.
 //!
-//! What is passed is HTTP on connections that stay: small requests, and bodies of a mebibyte. Both servers have one worker, on one core; rounds alternate. The
-//! origin is in this process and costs neither.
+//! What is passed is HTTP on connections that stay: small requests, and bodies of a mebibyte. Both
+//! servers have one worker, on one core; rounds alternate. The origin is in this process and costs
+//! neither.
 
 use anyhow::Result;
 use millpond_testkit::{Answer, Kind, Origin, Proxy};
