@@ -60,11 +60,7 @@ fn run_calls(data: &[u8]) {
         static PROGRAM: Arc<Program> = load(CALLS.into()).expect("it is a module");
     }
     let program = PROGRAM.with(Arc::clone);
-    let engine = Engine::new(Ground {
-        clock: moving,
-        random: |bytes| bytes.fill(7),
-    });
-    let engine = engine.expect("there is memory for one");
+    let engine = fresh();
     let limits = Limits {
         memory: MEMORY,
         time: Duration::from_secs(1),
@@ -96,12 +92,12 @@ fn run_calls(data: &[u8]) {
         return;
     }
     // Whatever has happened, another request is served.
-    let engine = if engine.idle_count() > 0 {
+    let next = if engine.idle_count() > 0 {
         engine
     } else {
         fresh()
     };
-    let mut instance = engine.lend(&program, limits).expect("the engine lives");
+    let mut instance = next.lend(&program, limits).expect("the engine lives");
     let notes = Notes {
         body: Bytes::new(),
         dict: dict(),

@@ -52,8 +52,8 @@ pub struct WhyCacheReport {
     /// none where all of it counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// What the function of `js_cache_verdict` says now of the entry's head; none where there is no
-    /// such function.
+    /// Ruling of the function of `js_cache_verdict` about the entry's head, asked now; none where
+    /// there is no such function.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
     /// The site that the request belongs to.
