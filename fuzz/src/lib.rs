@@ -18,6 +18,7 @@ pub mod cache_control;
 pub mod certificate;
 pub mod chunked;
 pub mod conf;
+pub mod dictionary;
 pub mod fastcgi;
 pub mod graphql;
 pub mod hpack;

@@ -63,6 +63,11 @@ http {
         server_name site.test *.wild.test;
         rewrite ^/was/(.*)$ /is/$1;
         location / { proxy_pass http://%%ORIGIN%%; }
+        location /said/ {
+            proxy_pass http://%%ORIGIN%%;
+            proxy_cache_no_vary_search on;
+            proxy_cache_encodings dcz;
+        }
         location = /exact { return 302 /other; }
         location ~ [.]jpg$ { proxy_pass http://%%ORIGIN%%; proxy_cache off; }
         location ^~ /kept/ { proxy_pass http://%%ORIGIN%%/new/; }
@@ -289,5 +294,37 @@ fn certificates_are_told_by_the_name_that_is_asked_for() {
         let told = value(&report, "sends").unwrap_or_default();
         assert!(told.starts_with(sent), "{host}: {report}");
         assert!(report.contains(why), "{host}: {report}");
+    }
+}
+
+#[test]
+fn what_an_answer_says_of_queries_and_dictionaries_is_explained() {
+    let site = site();
+    for (answer, label, expected) in [
+        (
+            "200; No-Vary-Search: params=(\"utm\")",
+            "query",
+            Some("\"b=2\" is looked up: \"utm\" do not count (No-Vary-Search)"),
+        ),
+        (
+            "200; Use-As-Dictionary: match=\"/said/*\"",
+            "dictionary",
+            Some("yes, for its own URL, too"),
+        ),
+        (
+            "200; Use-As-Dictionary: match=\"/other\"",
+            "dictionary",
+            Some("yes, for other URLs than its own"),
+        ),
+        (
+            "200; Use-As-Dictionary: match=\"/(a)\"",
+            "dictionary",
+            Some("no: its Use-As-Dictionary is malformed, or its match is none that is known"),
+        ),
+        ("200", "dictionary", None),
+    ] {
+        let report = site.explain("site.test", "/said/a?utm=1&b=2", &["--answer", answer]);
+        let answer = report.split("stored").last().unwrap_or_default();
+        assert_eq!(value(answer, label), expected, "{report}");
     }
 }

@@ -247,7 +247,7 @@ fn what_is_purged_or_replaced_takes_its_encodings_along() -> Result<()> {
     site.client.get("/a")?;
     let first = site.get_in("/a", "br")?;
     let bodies = ["two", "three", "four"].map(page);
-    let purges: [&[(&str, &str)]; 3] = [&[], &[("Cache-Tag", "pages")], &[("X-Purge", "all")]];
+    let purges: [&[(&str, &str)]; 3] = [&[], &[("Cache-Tag", "pages")], &[("Purge-Type", "all")]];
     for (body, fields) in bodies.iter().zip(purges) {
         // The same validators, however wrong that is of the origin.
         site.origin.route("/*", answer(body));

@@ -18,6 +18,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("gcc", "building C parts of dependencies"),
     ("make", "building OpenSSL"),
     ("g++", "building libFuzzer, for the fuzz targets"),
+    ("brotli", "tests of dictionaries, from version 1.1 on"),
+    ("zstd", "tests of dictionaries"),
     ("curl", "tests of clients; checks by hand and in examples"),
     ("libssl-dev", "the fuzz targets"),
     ("pkg-config", "the fuzz targets"),

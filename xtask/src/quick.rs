@@ -47,6 +47,7 @@ const AREAS: &[Area] = &[
         tests: &[
             "cache_valid",
             "cached_only",
+            "proxy_cache_dictionaries",
             "proxy_cache_encodings",
             "admission",
             "cache_args",

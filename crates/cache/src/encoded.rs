@@ -5,6 +5,7 @@
 //! | size | name | meaning |
 //! |---|---|---|
 //! | | coding | the name of the coding, and a zero byte |
+//! | 32 | dictionary | its SHA-256, only of a coding that has one (`dictionaries.rs`) |
 //! | 16 | key | the entry's key in the store |
 //! | 8 | created | when the entry was finished, milliseconds since the epoch, little-endian |
 //! | 8 | length | of the entry's body |
@@ -26,6 +27,7 @@
 
 use bytes::Bytes;
 use millpond_semantics::accept_encoding::Coding;
+use millpond_semantics::dictionary::{DictionaryCoding, Hash};
 use millpond_store::{Chosen, Cold, Entry, Key, Look};
 
 use crate::encoding::Outcome;
@@ -36,6 +38,28 @@ use crate::zone::{CacheZone, FoundEntry};
 /// Parts of a body that its encoding is taken to be one of, before it is made (arbitrary: what
 /// text saves).
 const ABOUT_ONE_IN: u64 = 4;
+
+/// A form that a body is kept in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A content coding.
+    Plain(Coding),
+    /// A coding by a dictionary.
+    By(DictionaryCoding, Hash),
+    /// The body as it is, as a dictionary.
+    Dictionary,
+}
+
+impl Form {
+    /// The name of the coding.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Form::Plain(coding) => coding.name(),
+            Form::By(coding, _) => coding.name(),
+            Form::Dictionary => "dictionary",
+        }
+    }
+}
 
 /// Name of the encoding of an entry: its key in the store, and what it is an encoding of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,8 +105,8 @@ pub enum LookedForEncoding {
 
 impl CacheZone {
     /// Looks for the encoding of an entry as it was found.
-    pub fn encoding_of(&self, found: &FoundEntry, coding: Coding) -> LookedForEncoding {
-        let mark = mark(found, coding);
+    pub fn encoding_of(&self, found: &FoundEntry, form: &Form) -> LookedForEncoding {
+        let mark = mark(found, form);
         let key = self.keys().of_part(&mark);
         let missing = || {
             LookedForEncoding::Missing(EncodingKey {
@@ -149,13 +173,13 @@ impl CacheZone {
         &self,
         found: &FoundEntry,
         BegunEncoding { name, chosen }: BegunEncoding,
-        (coding, body): (Coding, Bytes),
+        (form, body): (&Form, Bytes),
     ) -> Outcome {
         if !self.is_settled(&found.entry) || !self.is_there(&found.entry) {
             return Outcome::NotStored;
         }
         let hash = self.keys().of_part(&body);
-        let head = head_for(found, &name, (coding, &hash));
+        let head = head_for(found, &name, (form, &hash));
         let len = body.len() as u64;
         let kept = self.store.begin_chosen(chosen, len).and_then(|mut writer| {
             writer.set_head(head.encode());
@@ -172,12 +196,16 @@ impl CacheZone {
     }
 }
 
-fn mark(found: &FoundEntry, coding: Coding) -> Bytes {
+/// The mark of an encoding.
+pub(crate) fn mark(found: &FoundEntry, form: &Form) -> Bytes {
     let etag = found.head.field(b"etag").unwrap_or_default();
     let modified = found.head.last_modified.unwrap_or(i64::MIN);
     let mut mark = Vec::with_capacity(48 + etag.len());
-    mark.extend_from_slice(coding.name().as_bytes());
+    mark.extend_from_slice(form.name().as_bytes());
     mark.push(0);
+    if let Form::By(_, hash) = form {
+        mark.extend_from_slice(hash);
+    }
     mark.extend_from_slice(&found.key.0);
     mark.extend_from_slice(&found.entry.created_ms().to_le_bytes());
     mark.extend_from_slice(&found.entry.len().to_le_bytes());
@@ -186,15 +214,15 @@ fn mark(found: &FoundEntry, coding: Coding) -> Bytes {
     Bytes::from(mark)
 }
 
-fn head_for(found: &FoundEntry, name: &EncodingKey, (coding, hash): (Coding, &Key)) -> StoredHead {
+fn head_for(found: &FoundEntry, name: &EncodingKey, (form, hash): (&Form, &Key)) -> StoredHead {
     let mut fields = FieldsWriter::of_encoding(&name.mark);
-    fields.push(b"ETag", &validator(&found.head, coding, hash));
-    fields.push(b"Content-Encoding", coding.name().as_bytes());
+    fields.push(b"ETag", &validator(&found.head, form, hash));
+    fields.push(b"Content-Encoding", form.name().as_bytes());
     found.head.with_fields(fields)
 }
 
 /// A strong validator that no other bytes have: the entry's own, the coding, and a hash.
-fn validator(head: &StoredHead, coding: Coding, hash: &Key) -> Vec<u8> {
+fn validator(head: &StoredHead, form: &Form, hash: &Key) -> Vec<u8> {
     let etag = head.field(b"etag").unwrap_or_default();
     let quoted = etag.strip_prefix(b"W/").unwrap_or(&etag);
     let opaque = quoted
@@ -205,6 +233,6 @@ fn validator(head: &StoredHead, coding: Coding, hash: &Key) -> Vec<u8> {
         own.extend_from_slice(opaque);
         own.push(b'-');
     }
-    own.extend_from_slice(format!("{}-{hash}\"", coding.name()).as_bytes());
+    own.extend_from_slice(format!("{}-{hash}\"", form.name()).as_bytes());
     own
 }

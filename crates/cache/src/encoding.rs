@@ -20,6 +20,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use millpond_semantics::dictionary::Hash;
 use millpond_store::Key;
 
 use crate::recent::Recent;
@@ -92,6 +93,15 @@ pub struct EncodingCounts {
     pub answers: u64,
     /// Bytes that these answers would have had more without it.
     pub saved_bytes: u64,
+}
+
+/// Facts about dictionaries (`dictionaries.rs`) that a zone remembers.
+#[derive(Debug, Default)]
+pub struct Dictionaries {
+    /// Seconds since the epoch up to which the dictionary of an entry is not looked at.
+    pub(crate) looked_at: Recent<i64>,
+    /// Dictionaries that there are encodings of an entry by, the oldest first.
+    pub(crate) used: Recent<Vec<Hash>>,
 }
 
 /// Encodings of a zone that are being made, and counts.

@@ -21,6 +21,7 @@ pub mod cached_only;
 pub mod catalogue;
 mod clock;
 pub mod conformance;
+pub mod dictionaries;
 pub mod disk_timeout;
 pub mod encoded;
 pub mod encoding;

@@ -18,18 +18,24 @@ pub enum Rule {
     NoVarySearchHit,
     /// A request that may have only what is stored was refused (`cached_only`).
     CachedOnlyRefused,
+    /// A request was answered by an encoding by a dictionary that its client has (RFC 9842).
+    DictionaryHit,
+    /// A body was kept as a dictionary.
+    DictionaryKept,
     /// An answer has invalidated the entries of a group (RFC 9875).
     GroupInvalidated,
 }
 
 impl Rule {
     /// All, in the order of their counts.
-    pub const ALL: [Rule; 6] = [
+    pub const ALL: [Rule; 8] = [
         Rule::QueryHit,
         Rule::GraphQlHit,
         Rule::GraphQlPassed,
         Rule::NoVarySearchHit,
         Rule::CachedOnlyRefused,
+        Rule::DictionaryHit,
+        Rule::DictionaryKept,
         Rule::GroupInvalidated,
     ];
 
@@ -41,6 +47,8 @@ impl Rule {
             Rule::GraphQlPassed => "graphql_passed",
             Rule::NoVarySearchHit => "no_vary_search_hit",
             Rule::CachedOnlyRefused => "cached_only_refused",
+            Rule::DictionaryHit => "dictionary_hit",
+            Rule::DictionaryKept => "dictionary_kept",
             Rule::GroupInvalidated => "group_invalidated",
         }
     }

@@ -21,7 +21,7 @@ use millpond_store::{
 };
 
 use crate::admit::Uses;
-use crate::encoding::Encodings;
+use crate::encoding::{Dictionaries, Encodings};
 use crate::fill::Fills;
 use crate::hit_for_pass::Unstorable;
 use crate::key_mark::KeyMark;
@@ -274,6 +274,8 @@ pub struct CacheZone {
     pub variations: Variations,
     /// Encodings that are being made, and counts of them.
     pub encodings: Encodings,
+    /// Facts about dictionaries that are kept.
+    pub dictionaries: Dictionaries,
     /// Requests that a rule beyond ordinary caching has decided.
     pub rule_counts: RuleCounts,
     errors: Mutex<HashMap<Key, RememberedError>>,
@@ -383,6 +385,7 @@ impl CacheZone {
             slices: Slices::noting(Arc::clone(&unstored)),
             variations: Variations::default(),
             encodings: Encodings::default(),
+            dictionaries: Dictionaries::default(),
             rule_counts: RuleCounts::default(),
             unstored,
             errors: Mutex::default(),

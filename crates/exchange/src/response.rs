@@ -143,6 +143,8 @@ pub struct Changes {
     /// True when the answer may be one from a stored encoding (`proxy_cache_encodings`), whether or
     /// not it is: its date says nothing of its bytes, and Vary tells.
     pub have_stored_encodings: bool,
+    /// True when that may be one by a dictionary that the client has (RFC 9842).
+    pub are_by_dictionary: bool,
 }
 
 /// Rules for the sending of an answer.

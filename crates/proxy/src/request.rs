@@ -485,8 +485,13 @@ impl Request {
 
     /// The quality that the client gives a content coding, in thousandths.
     pub fn coding_quality(&self, coding: Coding) -> u16 {
+        self.quality_of(coding.name())
+    }
+
+    /// The same of a coding by its name.
+    pub fn quality_of(&self, coding: &str) -> u16 {
         let lines = self.head.get_all(Known::AcceptEncoding);
-        let qualities = lines.map(|line| quality(line, coding.name().as_bytes()));
+        let qualities = lines.map(|line| quality(line, coding.as_bytes()));
         qualities.max().unwrap_or(0)
     }
 

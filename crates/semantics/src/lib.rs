@@ -23,6 +23,7 @@ pub mod cdn_loop;
 pub mod conditional;
 pub mod date;
 pub mod decimal;
+pub mod dictionary;
 pub mod freshness;
 pub mod hex;
 pub mod json;

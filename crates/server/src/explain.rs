@@ -49,6 +49,7 @@ use millpond_proxy::upstream::pass::{self, PassTarget};
 use millpond_proxy::upstream::pass_settings::SettingsByProtocol as _;
 use millpond_proxy::upstream::tunnel::Tunnels;
 use millpond_proxy::upstream::{by_rfc, http};
+use millpond_semantics::dictionary::Offer;
 use millpond_semantics::no_vary_search::Variation;
 use millpond_system::address::Address;
 use millpond_wire::header::Known;
@@ -363,6 +364,28 @@ impl Caching {
             }
         };
         (hook.0)(&mut req, status, &each_field)
+    }
+}
+
+impl Caching {
+    /// Meaning of an answer's Use-As-Dictionary; none if it has none, or none are kept here.
+    pub fn said_of_dictionary(&self, fields: &[(String, String)]) -> Option<&'static str> {
+        let req = self.asker.0.borrow();
+        let settings = req.location.settings.pass(self.target.protocol);
+        let lines: Vec<&[u8]> = fields
+            .iter()
+            .filter(|(name, _)| name.eq_ignore_ascii_case("use-as-dictionary"))
+            .map(|(_, value)| value.as_bytes())
+            .collect();
+        if lines.is_empty() || !settings.encodings.keeps_dictionaries() {
+            return None;
+        }
+        let origin = [b"http://", &req.host[..]].concat();
+        Some(match Offer::parse(lines, (&origin, req.unparsed_uri())) {
+            Some(offer) if offer.is_for(req.unparsed_uri()) => "yes, for its own URL, too",
+            Some(_) => "yes, for other URLs than its own",
+            None => "no: its Use-As-Dictionary is malformed, or its match is none that is known",
+        })
     }
 }
 

@@ -39,6 +39,8 @@ pub(super) fn of(
         }
         Ok(kept) => {
             let mut lines = kept_lines(&kept, &by, now);
+            let dictionary = caching.said_of_dictionary(fields);
+            lines.extend(dictionary.map(|said| ("dictionary", said.to_string())));
             lines.extend(caching.said_of_query(fields).map(|said| ("query", said)));
             lines.extend(tags);
             lines

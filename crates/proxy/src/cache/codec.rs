@@ -1,4 +1,8 @@
-//! Encoding of a whole body by `br`, `zstd` or `gzip`, and the comparison of what came out.
+//! Encoding of a whole body by `br`, `zstd` or `gzip`, or by `dcb` or `dcz` with a dictionary, and
+//! the comparison of what came out.
+//!
+//! A body by a dictionary begins with a magic number and the dictionary's hash (RFC 9842 §4, §5).
+//! Its window has room for dictionary and body together, as far as readers must have room.
 //!
 //! The same bytes, coding and level give the same encoding, as long as the libraries stay the same.
 
@@ -8,6 +12,7 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use millpond_semantics::accept_encoding::Coding;
+use millpond_semantics::dictionary::{DictionaryCoding, Hash};
 
 /// The largest window that readers of brotli must have room for, as a power of two (RFC 7932 §9.1).
 const BROTLI_WINDOW_BITS: i32 = 24;
@@ -41,6 +46,79 @@ pub(super) fn encode(coding: Coding, level: u32, body: &[u8]) -> io::Result<Vec<
             let mut encoder = GzEncoder::new(Vec::new(), Compression::new(level));
             encoder.write_all(body)?;
             encoder.finish()
+        }
+    }
+}
+
+/// A body in a coding by a dictionary.
+pub(super) fn encode_by(
+    (coding, hash): (DictionaryCoding, &Hash),
+    level: u32,
+    (dictionary, body): (&[u8], &[u8]),
+) -> io::Result<Vec<u8>> {
+    let mut out = coding.magic().to_vec();
+    out.extend_from_slice(hash);
+    let bits = window_bits(dictionary.len() + body.len());
+    match coding {
+        DictionaryCoding::Brotli => {
+            let params = brotli::enc::BrotliEncoderParams {
+                quality: level.cast_signed(),
+                lgwin: bits,
+                size_hint: body.len(),
+                ..Default::default()
+            };
+            brotli::enc::BrotliCompressCustomIoCustomDict(
+                &mut brotli::IoReaderWrapper(&mut &*body),
+                &mut brotli::IoWriterWrapper(&mut out),
+                &mut [0; 4096],
+                &mut [0; 4096],
+                &params,
+                brotli::enc::StandardAlloc::default(),
+                &mut |_, _, _, _| (),
+                dictionary,
+                io::ErrorKind::UnexpectedEof.into(),
+            )?;
+            Ok(out)
+        }
+        DictionaryCoding::Zstd => {
+            let level = level.cast_signed();
+            let mut encoder =
+                zstd::stream::write::Encoder::with_ref_prefix(out, level, dictionary)?;
+            encoder.set_pledged_src_size(Some(body.len() as u64))?;
+            encoder.window_log(bits.cast_unsigned().min(zstd_bits(dictionary.len())))?;
+            encoder.long_distance_matching(true)?;
+            encoder.write_all(body)?;
+            encoder.finish()
+        }
+    }
+}
+
+/// The largest window that readers of dcz must have room for: 8 MB, or 1.25 times the dictionary
+/// (RFC 9842 §5).
+fn zstd_bits(dictionary: usize) -> u32 {
+    let most = (dictionary + dictionary / 4).max(1 << ZSTD_WINDOW_BITS);
+    most.ilog2()
+}
+
+/// True if an encoding by a dictionary is that of a body.
+pub(super) fn decodes_by(
+    (coding, hash): (DictionaryCoding, &Hash),
+    encoded: &[u8],
+    (dictionary, body): (&[u8], &[u8]),
+) -> bool {
+    let stream = encoded
+        .strip_prefix(coding.magic())
+        .and_then(|rest| rest.strip_prefix(&hash[..]));
+    match (stream, coding) {
+        (None, _) => false,
+        (Some(stream), DictionaryCoding::Brotli) => {
+            let dictionary = dictionary.to_vec().into();
+            let decoder = brotli::Decompressor::new_with_custom_dict(stream, 4096, dictionary);
+            is_same(decoder, body)
+        }
+        (Some(stream), DictionaryCoding::Zstd) => {
+            zstd::stream::read::Decoder::with_ref_prefix(stream, dictionary)
+                .is_ok_and(|decoder| is_same(decoder, body))
         }
     }
 }
@@ -106,5 +184,36 @@ mod tests {
                 }
             }
         }
+    }
+    /// RFC 9842 §4, §5.
+    #[test]
+    fn what_is_encoded_by_a_dictionary_begins_with_its_hash_and_decodes_with_it_alone() {
+        let body = b"the mill stands still, and the pond freezes over. ".repeat(40);
+        let dictionary = [&body[..900], b"something else", &body[70..]].concat();
+        let hash = [7; 32];
+        for coding in [DictionaryCoding::Brotli, DictionaryCoding::Zstd] {
+            for text in [&body[..], b"", b"x"] {
+                let encoded = encode_by((coding, &hash), 9, (&dictionary, text)).unwrap();
+                let begin = [coding.magic(), &hash].concat();
+                assert!(encoded.starts_with(&begin));
+                assert_eq!(
+                    begin.len(),
+                    36 + 4 * usize::from(coding == DictionaryCoding::Zstd)
+                );
+                let is = |hash, dictionary: &[u8]| {
+                    decodes_by((coding, hash), &encoded, (dictionary, text))
+                };
+                assert!(is(&hash, &dictionary), "{coding:?}");
+                assert!(!is(&[8; 32], &dictionary), "{coding:?}");
+                assert!(
+                    text.len() < 2 || !is(&hash, &dictionary[..dictionary.len() - 1]),
+                    "{coding:?}"
+                );
+            }
+        }
+        assert_eq!(
+            (zstd_bits(0), zstd_bits(1 << 23), zstd_bits(14 << 20)),
+            (23, 23, 24)
+        );
     }
 }

@@ -12,12 +12,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
-use millpond_cache::encoded::BegunEncoding;
+use millpond_cache::encoded::{BegunEncoding, Form};
 use millpond_cache::encoding::Outcome;
+use millpond_cache::rule_counts::Rule;
 use millpond_cache::zone::{CacheZone, FoundEntry};
-use millpond_semantics::accept_encoding::Coding;
 use millpond_store::{Entry, Key};
 use millpond_system::clock;
+use sha2::{Digest, Sha256};
 
 use super::body::piece;
 use super::codec;
@@ -29,6 +30,9 @@ const THREADS_MOST: usize = 8;
 /// Steps by which the threads' priority is lower than that of workers (arbitrary: about a tenth of
 /// a processor that others want).
 const NICE: i32 = 10;
+/// Tasks that wait, at which no dictionary is kept (arbitrary: it is looked at again with a later
+/// hit).
+const KEPT_BEHIND: usize = 64;
 /// An encoding must save one byte in so many (arbitrary: less is not worth the space).
 const SAVES_ONE_IN: u64 = 20;
 
@@ -40,8 +44,56 @@ pub(crate) struct Encoder {
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<Job>,
+    waiting: VecDeque<Task>,
     threads: usize,
+}
+
+/// Work for a thread.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// An encoding is to be made.
+    Encode(Job),
+    /// A body is to be kept as a dictionary.
+    Keep(DictionaryJob),
+}
+
+/// A body that is to be kept as a dictionary.
+#[derive(Debug)]
+pub(crate) struct DictionaryJob {
+    found: FoundEntry,
+    /// INVARIANT 4.
+    zone: Weak<CacheZone>,
+    /// Origin and path of the request that found it.
+    place: (Vec<u8>, Vec<u8>),
+}
+
+impl DictionaryJob {
+    /// The keeping of an entry's body.
+    pub(crate) fn new(
+        (found, zone): (FoundEntry, &Arc<CacheZone>),
+        place: (Vec<u8>, Vec<u8>),
+    ) -> Self {
+        DictionaryJob {
+            found,
+            zone: Arc::downgrade(zone),
+            place,
+        }
+    }
+
+    fn run(self) {
+        let Some(body) = read(&self.found.entry) else {
+            return;
+        };
+        let hash = Sha256::digest(&body).into();
+        if let Some(zone) = self.zone.upgrade() {
+            let (origin, path) = &self.place;
+            let kept = zone.keep_dictionary(&self.found, (origin, path), (hash, body.into()));
+            // What is refused is tried again with a later hit.
+            if kept == Ok(true) {
+                zone.rule_counts.note(Rule::DictionaryKept);
+            }
+        }
+    }
 }
 
 /// An encoding that is to be made.
@@ -53,8 +105,10 @@ pub(crate) struct Job {
     key: Key,
     /// None once it is made.
     begun: Option<BegunEncoding>,
-    coding: Coding,
+    form: Form,
     level: u32,
+    /// The dictionary, for a form that has one.
+    pub(super) dictionary: Option<Entry>,
     outcome: Outcome,
 }
 
@@ -63,15 +117,16 @@ impl Job {
     pub(crate) fn new(
         (found, zone): (FoundEntry, &Arc<CacheZone>),
         begun: BegunEncoding,
-        (coding, level): (Coding, u32),
+        (form, level): (Form, u32),
     ) -> Self {
         Job {
             found,
             zone: Arc::downgrade(zone),
             key: begun.key(),
             begun: Some(begun),
-            coding,
+            form,
             level,
+            dictionary: None,
             outcome: Outcome::Failed,
         }
     }
@@ -84,24 +139,40 @@ impl Job {
         let Some(body) = read(&self.found.entry) else {
             return Outcome::Failed;
         };
-        let encoded = match codec::encode(self.coding, self.level, &body) {
-            Ok(encoded) => encoded,
-            Err(_) => return Outcome::Failed,
+        // INVARIANT 3.
+        let Some(encoded) = self.encode(&body) else {
+            return Outcome::Failed;
         };
         let (before, after) = (body.len() as u64, encoded.len() as u64);
         if after > before - before / SAVES_ONE_IN {
             return Outcome::NotShorter;
         }
-        // INVARIANT 3.
-        if !codec::decodes_to(self.coding, &encoded, &body) {
-            return Outcome::Failed;
-        }
         match (self.zone.upgrade(), self.begun.take()) {
             (Some(zone), Some(begun)) => {
-                let encoded = (self.coding, Bytes::from(encoded));
+                let encoded = (&self.form, Bytes::from(encoded));
                 zone.keep_encoding(&self.found, begun, encoded)
             }
             _ => Outcome::NotStored,
+        }
+    }
+}
+
+impl Job {
+    /// The body encoded, if that decodes to it.
+    fn encode(&self, body: &[u8]) -> Option<Vec<u8>> {
+        match self.form {
+            Form::Plain(coding) => {
+                let encoded = codec::encode(coding, self.level, body).ok()?;
+                codec::decodes_to(coding, &encoded, body).then_some(encoded)
+            }
+            Form::By(coding, hash) => {
+                let dictionary = read(self.dictionary.as_ref()?)?;
+                let by = (coding, &hash);
+                let pair = (&dictionary[..], body);
+                let encoded = codec::encode_by(by, self.level, pair).ok()?;
+                codec::decodes_by(by, &encoded, pair).then_some(encoded)
+            }
+            Form::Dictionary => None,
         }
     }
 }
@@ -131,9 +202,13 @@ fn read(entry: &Entry) -> Option<Vec<u8>> {
 
 impl Encoder {
     /// Takes a job, for a thread that runs or for a new one.
-    pub(crate) fn take(&self, job: Job) {
+    pub(crate) fn take(&self, task: Task) {
         let mut state = lock(&self.state);
-        state.waiting.push_back(job);
+        // Encodings are bounded by their zones.
+        if matches!(task, Task::Keep(_)) && state.waiting.len() >= KEPT_BEHIND {
+            return;
+        }
+        state.waiting.push_back(task);
         if state.threads >= threads_max() {
             return;
         }
@@ -162,12 +237,15 @@ impl Seat {
     fn work(self) {
         // Without the lower priority the work is done all the same.
         let _ = rustix::process::nice(NICE);
-        while let Some(job) = self.next() {
-            job.run();
+        while let Some(task) = self.next() {
+            match task {
+                Task::Encode(job) => job.run(),
+                Task::Keep(job) => job.run(),
+            }
         }
     }
 
-    fn next(&self) -> Option<Job> {
+    fn next(&self) -> Option<Task> {
         lock(&self.0).waiting.pop_front()
     }
 }

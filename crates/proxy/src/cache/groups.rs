@@ -35,7 +35,7 @@ pub(crate) fn are_on(req: &Request, protocol: Protocol) -> bool {
 }
 
 /// Host and port that the groups of a request are of. INVARIANT 1.
-fn origin(req: &Request) -> Vec<u8> {
+pub(super) fn origin(req: &Request) -> Vec<u8> {
     let mut origin = purge::host(req).to_vec();
     if let Some(port) = req.host_port.filter(|port| !matches!(port, 80 | 443)) {
         origin.extend_from_slice(format!(":{port}").as_bytes());

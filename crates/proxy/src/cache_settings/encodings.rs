@@ -6,6 +6,7 @@
 use millpond_conf::value::{ArgError, Args, FromArgs, parse_offset};
 use millpond_conf::{OffOr, Word};
 use millpond_semantics::accept_encoding::Coding;
+use millpond_semantics::dictionary::DictionaryCoding;
 
 use millpond_exchange::response::type_set::TypeSet;
 
@@ -24,6 +25,15 @@ pub struct EncodingsPolicy {
     /// then on such clients get it, by the quality that they give each coding, of equals the one
     /// that stands first here. Until then, and for clients that take none, the answer is what it
     /// would be otherwise; `brotli`, `zstd` and `gzip` compress it while it is sent.
+    ///
+    /// `dcb` and `dcz` (11, 19) are brotli and zstd by a dictionary that the client has (RFC 9842).
+    /// A stored answer whose origin says Use-As-Dictionary is kept as one, too, once it was found
+    /// in the cache. A request of the same origin for a URL that its `match` lets through, with the
+    /// hash in Available-Dictionary, gets what it asks for encoded by it: in these codings first,
+    /// of those that the client likes as much. Of an entry there are encodings by eight
+    /// dictionaries at a time. Patterns of `match` may have `*` and `:name`; one with groups or
+    /// modifiers, or of another origin, makes no dictionary. Answers then say
+    /// `Vary: Accept-Encoding, Available-Dictionary`.
     ///
     /// Encoded are answers of status 200 that the origin did not encode, of the types of
     /// `proxy_cache_encodings_types`, with at least `min_length` (1k) and at most `max_length` (4m)
@@ -49,6 +59,8 @@ pub struct EncodingsPolicy {
 pub struct Encodings {
     /// The codings in the order of preference, each with its level.
     pub(crate) codings: Vec<(Coding, u32)>,
+    /// Those that need a dictionary.
+    pub(crate) by_dictionary: Vec<(DictionaryCoding, u32)>,
     /// The bytes of the shortest body that is encoded.
     pub(crate) min_length: u64,
     /// The bytes of the longest one.
@@ -56,12 +68,12 @@ pub struct Encodings {
 }
 
 impl FromArgs for Encodings {
-    const SYNTAX: &'static str =
-        "[br[:level]] [zstd[:level]] [gzip[:level]] [min_length=size] [max_length=size]";
+    const SYNTAX: &'static str = "[br[:level]] [zstd[:level]] [gzip[:level]] [dcb[:level]] [dcz[:level]] [min_length=size] [max_length=size]";
 
     fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
         let mut encodings = Encodings {
             codings: Vec::new(),
+            by_dictionary: Vec::new(),
             min_length: MIN_LENGTH,
             max_length: MAX_LENGTH,
         };
@@ -69,10 +81,17 @@ impl FromArgs for Encodings {
             let done = encodings.read(word);
             done.map_err(|message| ArgError::value(at, message))?;
         }
-        if encodings.codings.is_empty() {
-            return Err(ArgError::other("it must name a coding: br, zstd or gzip"));
+        if encodings.codings.is_empty() && encodings.by_dictionary.is_empty() {
+            return Err(ArgError::other(format!("it must name a coding: {NAMES}")));
         }
         Ok(encodings)
+    }
+}
+
+impl EncodingsPolicy {
+    /// True if answers may become dictionaries.
+    pub fn keeps_dictionaries(&self) -> bool {
+        matches!(&self.encodings, OffOr::On(it) if !it.by_dictionary.is_empty())
     }
 }
 
@@ -84,28 +103,49 @@ impl Encodings {
             Some(("max_length", text)) => self.max_length = size(text)?,
             Some((name, _)) => return Err(format!("unknown parameter \"{name}\"")),
             None => {
-                let coding = coding(&word.text)?;
-                if self.codings.iter().any(|(other, _)| *other == coding.0) {
-                    return Err(format!("duplicate coding \"{}\"", coding.0.name()));
+                let (form, level) = coding(&word.text)?;
+                let is_twice = match form {
+                    Named::Plain(coding) => put(&mut self.codings, (coding, level)),
+                    Named::By(coding) => put(&mut self.by_dictionary, (coding, level)),
+                };
+                if is_twice {
+                    return Err(format!("duplicate coding \"{}\"", word.text));
                 }
-                self.codings.push(coding);
             }
         }
         Ok(())
     }
 }
 
+/// The names of codings.
+const NAMES: &str = "br, zstd, gzip, dcb or dcz";
+
+/// A coding that was named.
+enum Named {
+    Plain(Coding),
+    By(DictionaryCoding),
+}
+
+/// Adds a coding; true if it is there already.
+fn put<C: PartialEq>(codings: &mut Vec<(C, u32)>, coding: (C, u32)) -> bool {
+    let is_twice = codings.iter().any(|(other, _)| *other == coding.0);
+    codings.push(coding);
+    is_twice
+}
+
 /// A coding and its level.
-fn coding(text: &str) -> Result<(Coding, u32), String> {
+fn coding(text: &str) -> Result<(Named, u32), String> {
     let (name, level) = match text.split_once(':') {
         Some((name, level)) => (name, Some(level)),
         None => (text, None),
     };
     let (coding, best, most) = match name {
-        "br" => (Coding::Brotli, 11, 11),
-        "zstd" => (Coding::Zstd, 19, 22),
-        "gzip" => (Coding::Gzip, 9, 9),
-        _ => return Err("it must be br, zstd or gzip".to_owned()),
+        "br" => (Named::Plain(Coding::Brotli), 11, 11),
+        "zstd" => (Named::Plain(Coding::Zstd), 19, 22),
+        "gzip" => (Named::Plain(Coding::Gzip), 9, 9),
+        "dcb" => (Named::By(DictionaryCoding::Brotli), 11, 11),
+        "dcz" => (Named::By(DictionaryCoding::Zstd), 19, 22),
+        _ => return Err(format!("it must be {NAMES}")),
     };
     let Some(level) = level else {
         return Ok((coding, best));

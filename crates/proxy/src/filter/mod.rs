@@ -297,8 +297,15 @@ fn finish_head(req: &Request, response: &mut Response) {
     let changes = &response.changes;
     let is_told = changes.are_by_coding && req.location.settings.of::<FilterSettings>().gzip.vary;
     if is_told || changes.have_stored_encodings {
-        let value = Bytes::from_static(b"Accept-Encoding");
-        response.fields.push_known(Known::Vary, value);
+        // RFC 9842 §2.2.
+        let names: &[u8] = if changes.are_by_dictionary {
+            b"Accept-Encoding, Available-Dictionary"
+        } else {
+            b"Accept-Encoding"
+        };
+        response
+            .fields
+            .push_known(Known::Vary, Bytes::from_static(names));
     }
     // nginx: an error page that is a file has no Last-Modified but one that is added by name.
     if response.source == Source::Own
