@@ -92,6 +92,7 @@ const AREAS: &[Area] = &[
             "proxy_cache_query",
             "proxy_cache_status_header",
             "proxy_cache_targeted_control",
+            "proxy_cache_vary",
             "proxy_cdn_loop",
             "proxy_status_header",
             "rfc9111_letter",

@@ -162,6 +162,10 @@ pub trait Exchange {
     fn is_background(&self) -> bool;
     /// The values of a field of the client's request.
     fn field(&self, name: &[u8]) -> Vec<&[u8]>;
+    /// The values of a field by which variants are told apart.
+    fn selecting(&self, name: &[u8]) -> Vec<&[u8]> {
+        self.field(name)
+    }
     /// True if the look-up is to be skipped.
     fn must_bypass(&mut self) -> bool;
     /// True if only what is stored may answer the request (`cached_only`); asked once nothing fresh

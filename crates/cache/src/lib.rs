@@ -57,6 +57,7 @@ pub mod upkeep;
 pub mod use_stale;
 pub mod valid;
 pub mod variant;
+pub mod vary_as;
 pub(crate) mod verdict;
 pub mod watch;
 pub mod why;

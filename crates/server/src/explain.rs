@@ -16,7 +16,6 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +37,7 @@ use millpond_proxy::cache::content_key;
 use millpond_proxy::cache::exchange::PassExchange;
 use millpond_proxy::cache::no_vary_search::{self, Simplified};
 use millpond_proxy::cache::ruling::RulingHook;
+use millpond_proxy::cache::vary_as;
 use millpond_proxy::content::{ContentHandler, Explained};
 use millpond_proxy::downstream::serve::find_server;
 use millpond_proxy::handler::access::{self, Foreseen};
@@ -54,7 +54,7 @@ use millpond_semantics::no_vary_search::Variation;
 use millpond_system::address::Address;
 use millpond_wire::header::Known;
 use millpond_wire::http1::Method;
-use millpond_wire::http1::request::{Progress, RequestHead, RequestParser};
+use millpond_wire::http1::request::{Progress, RequestParser};
 use serde::{Deserialize, Serialize};
 
 pub use millpond_cache::ruling::Ruling;
@@ -270,7 +270,6 @@ pub struct Caching {
     policies: Arc<Policies>,
     rules: Rules,
     is_authorized: bool,
-    head: Rc<RequestHead>,
     target: Arc<PassTarget>,
     asker: Asker,
 }
@@ -307,8 +306,9 @@ impl Caching {
 
     /// Values of the request in the fields that a Vary names.
     pub fn variant(&self, vary: &[u8]) -> Bytes {
+        let asker = self.asker.0.borrow();
         let fields = RequestFields {
-            lookup: &|name| self.head.find_all(name).collect(),
+            lookup: &|name| vary_as::values(&asker, name),
             spelling: self.rules.spelling(),
         };
         fields.variant(vary)
@@ -705,7 +705,8 @@ fn caching(req: &mut Request, target: &Arc<PassTarget>) -> Result<Caching, Strin
     let settings = &location.settings.pass(target.protocol).bypass;
     let bypass = values(req, settings.bypass.as_deref());
     let no_cache = values(req, settings.no_cache.as_deref());
-    let (site, head) = (site::of(req), Rc::clone(&req.head));
+    let site = site::of(req);
+    vary_as::note(req, target);
     let mut exchange = PassExchange::new(&mut *req, Arc::clone(target));
     let is_bypassed = exchange.must_bypass();
     let is_not_stored = exchange.must_not_store();
@@ -717,7 +718,6 @@ fn caching(req: &mut Request, target: &Arc<PassTarget>) -> Result<Caching, Strin
         key_bytes: key,
         obeys_no_vary_search: no_vary_search::is_due(req, target.protocol),
         site: text(&site),
-        head,
         target: Arc::clone(target),
         is_bypassed,
         bypass,

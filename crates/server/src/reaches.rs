@@ -267,6 +267,7 @@ mod tests {
         "index",
         "landlock_read",
         "landlock_write",
+        "js_shared_dict_zone",
         "listen",
         "location",
         "otel_exporter",

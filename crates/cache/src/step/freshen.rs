@@ -212,7 +212,7 @@ impl Selection {
             return Selection::Nobody;
         }
         let fields = RequestFields {
-            lookup: &|name| x.field(name),
+            lookup: &|name| x.selecting(name),
             spelling: walk.rules.spelling(),
         };
         let variant = if vary.is_empty() {

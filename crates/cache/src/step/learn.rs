@@ -22,7 +22,7 @@ pub fn learn_from_head<X: Exchange>(x: &mut X, walk: &Walk, fetched: &X::Fetched
         return;
     }
     let fields = RequestFields {
-        lookup: &|name| x.field(name),
+        lookup: &|name| x.selecting(name),
         spelling: walk.rules.spelling(),
     };
     let LookedUp::Found(found) = walk.zone.look_up(&walk.key, &fields) else {

@@ -185,7 +185,7 @@ impl Lookup {
 
     fn look_up<X: Exchange>(&self, x: &X, walk: &Walk) -> LookedUp {
         let fields = RequestFields {
-            lookup: &|name| x.field(name),
+            lookup: &|name| x.selecting(name),
             spelling: walk.rules.spelling(),
         };
         let held = match &self.round {

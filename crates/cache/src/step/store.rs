@@ -90,7 +90,7 @@ pub(crate) fn storable<X: Exchange, F: Fetched>(
             return Err(KeptOut::Request(Reason::VaryCoding));
         }
         let fields = RequestFields {
-            lookup: &|name| x.field(name),
+            lookup: &|name| x.selecting(name),
             spelling: walk.rules.spelling(),
         };
         head.variant = fields.variant(&vary);

@@ -217,7 +217,7 @@ impl Wait {
         }
         if !head.vary.is_empty() {
             let fields = RequestFields {
-                lookup: &|name| x.field(name),
+                lookup: &|name| x.selecting(name),
                 spelling: walk.rules.spelling(),
             };
             let wanted = fields.variant(&head.vary);

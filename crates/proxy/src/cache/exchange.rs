@@ -37,7 +37,7 @@ use millpond_wire::http1::{Method, encode};
 use super::no_vary_search::{self, MadeBy};
 use super::peers::ask::{self as peers, Given};
 use super::ruling::RulingHook;
-use super::{groups, purge};
+use super::{groups, purge, vary_as};
 use crate::content::error_pages;
 use crate::log::request_error;
 use crate::otel::{self, fill::FillSpan};
@@ -253,6 +253,10 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
 
     fn field(&self, name: &[u8]) -> Vec<&[u8]> {
         self.req.borrow().head.find_all(name).collect()
+    }
+
+    fn selecting(&self, name: &[u8]) -> Vec<&[u8]> {
+        vary_as::values(self.req.borrow(), name)
     }
 
     fn must_bypass(&mut self) -> bool {

@@ -29,5 +29,6 @@ pub(crate) mod slice;
 pub(crate) mod status_header;
 pub mod sweep;
 pub(crate) mod uncached;
+pub mod vary_as;
 mod view;
 pub mod zones;

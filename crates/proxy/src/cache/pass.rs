@@ -31,7 +31,7 @@ use super::exchange::{Failed, Origin, PassExchange, clients_range};
 use super::status_header::{self, Told};
 use super::uncached::fetch;
 use super::zones::{LocationCache, ZoneOf};
-use super::{content_key, encodings, leap, loaded, no_vary_search, peers, slice, view};
+use super::{content_key, encodings, leap, loaded, no_vary_search, peers, slice, vary_as, view};
 use crate::otel::steps::Steps;
 use crate::phase::{Begun, Flow};
 use crate::request::Request;
@@ -58,6 +58,9 @@ pub fn begin<'a>(
 ) -> Result<Begun<'a>, Failure> {
     // All slices are one entry: of that range the key says nothing.
     req.slice_range = None;
+    if cache.has_detours {
+        vary_as::note(req, target);
+    }
     if must_read_body(req, target.protocol) {
         if let Some(kind) = content_key::kind(req, target.protocol) {
             let of = (zone.into_arc(), kind);
@@ -209,7 +212,7 @@ fn look(
         write_key(req, (location, target), text)?;
         let (key, rules) = (zone.keys().of(text), by_rfc::rules(req, target));
         let fields = RequestFields {
-            lookup: &|name| req.head.find_all(name).collect(),
+            lookup: &|name| vary_as::values(req, name),
             spelling: rules.spelling(),
         };
         let question = Question {

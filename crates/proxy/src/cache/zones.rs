@@ -203,7 +203,8 @@ pub struct LocationCache {
     pub policies: Arc<Policies>,
     /// Nodes of the fleet that are asked in place of the origin.
     pub peers: Option<Arc<LocationPeers>>,
-    /// True if requests may be more than looked up: without the look-up, or by a peer.
+    /// True if requests may be more than looked up by their key and fields: without the look-up, by
+    /// a peer, or by values of the configuration.
     pub has_detours: bool,
 }
 
@@ -236,7 +237,8 @@ impl LocationCache {
             peers: None,
             has_detours: settings.bypass.bypass.is_some()
                 || settings.method.graphql
-                || settings.no_vary_search.is_on,
+                || settings.no_vary_search.is_on
+                || !settings.vary_as.fields.is_empty(),
             policies: Arc::new(Policies {
                 valid: settings.valid.clone(),
                 lock: settings.lock.clone(),

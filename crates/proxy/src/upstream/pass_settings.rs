@@ -26,6 +26,7 @@ use millpond_cache::tag::TagPolicy;
 use millpond_cache::targeted::TargetedPolicy;
 use millpond_cache::use_stale::StalePolicy;
 use millpond_cache::valid::ValidPolicy;
+use millpond_cache::vary_as::VaryAsPolicy;
 use millpond_cache::zone::ZonePolicy;
 use millpond_conf::{Family, FamilyGroup, OffOr, ParseContext, Span};
 use millpond_system::temp_file::TempFolders;
@@ -101,6 +102,8 @@ pub struct PassSettings {
     pub hit_for_pass: HitForPassPolicy,
     /// Limit of the variants of a cache key.
     pub max_variants: MaxVariantsPolicy,
+    /// Values in the place of the fields that Vary names.
+    pub vary_as: VaryAsPolicy,
     /// Arguments that origins do not tell answers apart by.
     pub no_vary_search: NoVarySearchPolicy,
     /// Stale answers.
