@@ -255,7 +255,7 @@ mod tests {
 
     /// Directives that take files, and are no paths of their own: names in a request, lines of a
     /// block, folders that are taken from what was built.
-    const OTHERS: [&str; 23] = [
+    const OTHERS: [&str; 24] = [
         "acme_issuer",
         "cache_site_counters",
         "client_body_temp_path",
@@ -265,9 +265,9 @@ mod tests {
         "fleet",
         "include",
         "index",
+        "js_shared_dict_zone",
         "landlock_read",
         "landlock_write",
-        "js_shared_dict_zone",
         "listen",
         "location",
         "otel_exporter",
