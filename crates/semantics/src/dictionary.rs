@@ -200,7 +200,10 @@ fn query_mark(text: &[u8]) -> Option<usize> {
 fn ends_with_name(text: &[u8]) -> bool {
     let name = text.iter().rev().take_while(|byte| is_of_name(**byte));
     let len = name.count();
-    len > 0 && text.get(text.len() - len - 1..=text.len() - len - 1) == Some(b":")
+    len > 0
+        && text
+            .get(..text.len() - len)
+            .is_some_and(|before| before.ends_with(b":"))
 }
 
 fn is_of_name(byte: u8) -> bool {
@@ -347,6 +350,8 @@ mod tests {
             ("/a?v=:n", "/a?v=2", true),
             ("/a?v=:n", "/a", false),
             ("/a", "/a?anything", true),
+            ("b?v=1", "/app/v1/b?v=1", true),
+            ("b?v=1", "/app/v1/b?v=2", false),
             ("/a\\\\*", "/a*", true),
             ("/a\\\\*", "/ab", false),
             ("/a\\\\?b", "/a?b", false),
