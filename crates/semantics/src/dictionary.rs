@@ -292,11 +292,7 @@ impl Token {
 /// The hash of the dictionary that a request has (§2.2); none if the field is no such hash.
 #[must_use]
 pub fn available(field: &[u8]) -> Option<Hash> {
-    if field.len() > FIELD_MAX {
-        return None;
-    }
-    let read: Item = Parser::new(field).parse().ok()?;
-    match read.bare_item {
+    match item(field)? {
         BareItem::ByteSequence(bytes) => bytes.try_into().ok(),
         _ => None,
     }
@@ -305,14 +301,19 @@ pub fn available(field: &[u8]) -> Option<Hash> {
 /// The name that a request gives of its dictionary (§2.3); none if the field is no name.
 #[must_use]
 pub fn id(field: &[u8]) -> Option<String> {
+    match item(field)? {
+        BareItem::String(id) => Some(id.as_str().to_owned()),
+        _ => None,
+    }
+}
+
+/// The item that a field is; none of one that is too long.
+fn item(field: &[u8]) -> Option<BareItem> {
     if field.len() > FIELD_MAX {
         return None;
     }
     let read: Item = Parser::new(field).parse().ok()?;
-    match read.bare_item {
-        BareItem::String(id) => Some(id.as_str().to_owned()),
-        _ => None,
-    }
+    Some(read.bare_item)
 }
 
 #[cfg(test)]
