@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result};
 use millpond_testkit::{
-    Answer, Client, Deadline, End, Gate, Kind, LogCheck, Origin, Proxy, Request,
+    Answer, Client, Deadline, End, Gate, Kind, LogCheck, Origin, Proxy, Request, stop_process,
 };
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::path::PathBuf;
@@ -40,22 +40,6 @@ struct Successor(Pid);
 impl Successor {
     fn signal(&self, signal: Signal) -> Result<()> {
         kill_process(self.0, signal).context("signal")
-    }
-
-    /// Stops the process, and waits until each of its threads stands still: until then one may
-    /// accept.
-    fn stop(&self) -> Result<()> {
-        self.signal(Signal::STOP)?;
-        let tasks = format!("/proc/{}/task", self.0.as_raw_nonzero());
-        let stands = |task: std::io::Result<std::fs::DirEntry>| {
-            let status = std::fs::read_to_string(task.ok()?.path().join("status")).ok()?;
-            Some(status.contains("State:\tT"))
-        };
-        let all = || {
-            let mut tasks = std::fs::read_dir(&tasks).ok()?;
-            tasks.all(|task| stands(task) == Some(true)).then_some(())
-        };
-        Deadline::after(WAIT).poll(all).context("it does not stop")
     }
 
     fn wait_for_end(&self) -> Result<()> {
@@ -288,7 +272,7 @@ fn old_process_accepts_again_when_told_to() -> Result<()> {
     Deadline::after(WAIT)
         .poll(|| says().then_some(()))
         .context("it does not accept")?;
-    successor.stop()?;
+    stop_process(successor.0)?;
     for _ in 0..20 {
         assert_eq!(bench.client().get("/here")?.text(), "here");
     }

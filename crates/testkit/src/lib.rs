@@ -75,7 +75,9 @@ pub use origin::{
     Turn, Validator, offset_bytes,
 };
 pub use ports::free_port;
-pub use proxy::{Kind, LogCheck, Proxy, ProxyBuilder, ProxyError, binary, copy_binary};
+pub use proxy::{
+    Kind, LogCheck, Proxy, ProxyBuilder, ProxyError, binary, copy_binary, stop_process,
+};
 pub use random::{Random, number_from_env};
 pub use request::Request;
 pub use site_counters::{sites_in_answer, sites_in_file};

@@ -166,7 +166,7 @@ fn node_that_stood_still_serves_nothing_that_was_purged_meanwhile() -> Result<()
     let nats = nats!();
     let (origin, nodes) = fleet(&nats, 3)?;
     change(&origin, &nodes, "/a")?;
-    nodes[2].proxy.signal(Signal::STOP)?;
+    nodes[2].proxy.stop()?;
     let began = Deadline::after(MAX_LAG);
     nodes[0].purge_everywhere("/a")?;
     assert!(began.is_over(), "a silent node is waited for");

@@ -239,7 +239,7 @@ fn node_that_dies_or_stands_still_costs_no_failed_request() -> Result<()> {
     let nats = nats!();
     let (origin, mut nodes) = peers(&nats, 3)?;
     let (stuck, owner) = path_of_another(&nodes, &origin, 0, "/hasty/")?;
-    nodes[owner].proxy.signal(Signal::STOP)?;
+    nodes[owner].proxy.stop()?;
     // It is asked as long as its beats are not missed, and passed by each time.
     let before = count(&origin, &stuck);
     assert_eq!(ask(&nodes[0], &stuck)?.0, "old");

@@ -311,6 +311,12 @@ impl Proxy {
         kill_process(pid_of(child)?, signal).context("signal")
     }
 
+    /// Stops the server's (main) process: see [`stop_process`].
+    pub fn stop(&self) -> Result<()> {
+        let child = self.child.as_ref().context("the server does not run")?;
+        stop_process(pid_of(child)?)
+    }
+
     /// Ends the server gracefully and checks its error log.
     pub fn quit(&mut self) -> Result<()> {
         self.end(Signal::QUIT)?;
@@ -455,6 +461,22 @@ impl Drop for Proxy {
 fn pid_of(child: &Child) -> Result<Pid> {
     let raw = i32::try_from(child.id())?;
     Pid::from_raw(raw).context("process id 0")
+}
+
+/// Stops a process, and waits until each of its threads stands still: until then one may go on to
+/// accept and to answer.
+pub fn stop_process(pid: Pid) -> Result<()> {
+    kill_process(pid, Signal::STOP).context("signal")?;
+    let tasks = format!("/proc/{}/task", pid.as_raw_nonzero());
+    let stands = |task: io::Result<fs::DirEntry>| {
+        let status = fs::read_to_string(task.ok()?.path().join("status")).ok()?;
+        Some(status.contains("State:\tT"))
+    };
+    let all = || {
+        let mut tasks = fs::read_dir(&tasks).ok()?;
+        tasks.all(|task| stands(task) == Some(true)).then_some(())
+    };
+    Deadline::after(WAIT).poll(all).context("it does not stop")
 }
 
 /// The processes that `pid` has started.
