@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use millpond_script::{
     Bound, Cached, Dict, DictSpec, Engine, Entry, Errand, Fault, Fetched, Ground, Header, Host,
-    Import, Level, Limits, Lines, LoadError, Operation, Order, Program, Reply, Text, Turn,
+    Import, Level, Limits, Lines, LoadError, Operation, Order, Program, Reply, SessionOrder, Text,
+    Turn,
 };
 
 const CALLS: &str = include_str!("script.js");
@@ -286,6 +287,9 @@ impl Host for Notes {
     }
     fn number(&mut self, _bound: Bound) -> u32 {
         0
+    }
+    fn session(&mut self, _order: SessionOrder) -> Result<(), String> {
+        Ok(())
     }
     fn place(&mut self, _name: &str) -> String {
         "1.2.3".to_string()

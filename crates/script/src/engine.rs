@@ -26,7 +26,7 @@ use rquickjs::{
 };
 
 use crate::fault::{Fault, one_line};
-use crate::host::{Host, Reply, Ruling};
+use crate::host::{Form, Host, Reply, Ruling, Side};
 use crate::modules::{Known, Sources, Way};
 use crate::natives;
 use crate::prelude;
@@ -45,6 +45,8 @@ const RULED: u8 = 4;
 /// The kinds of calls that are no plain ones.
 const RULING: u8 = 1;
 const TICK: u8 = 2;
+const SESSION: u8 = 3;
+const FILTER: u8 = 4;
 /// The most jobs that are let run out when a turn was cut off; more end the engine.
 const MOST_LEFT: usize = 1000;
 
@@ -90,6 +92,14 @@ pub enum Errand {
     Ruling,
     /// A run that no request asks for; there is a session in place of one.
     Tick,
+    /// Its doing for a session of `stream`, and its value.
+    Session,
+    /// The same, of a function that says what becomes of the bytes of a session.
+    Filter,
+    /// Bytes of a session, for the function that waits for them; the name of the entry is not read.
+    Event(Side, Part),
+    /// The end of the session: what the script does at its exit; the name is not read.
+    Exit,
 }
 
 /// A piece of a body that a function gets.
@@ -101,15 +111,6 @@ pub struct Part {
     pub is_last: bool,
     /// The type that the function gets them as.
     pub form: Form,
-}
-
-/// The type of bytes in a script.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// A text.
-    Text,
-    /// A `Buffer`.
-    Buffer,
 }
 
 /// The state of a script after a turn.
@@ -453,17 +454,21 @@ impl<H: Host> Instance<H> {
     pub fn call(&mut self, host: H, entry: &Entry<'_>) -> (Option<H>, Result<Turn, Fault>) {
         self.turn(host, entry.request, |ctx, own| {
             let enter: Function<'_> = own.get("enter")?;
+            let of_kind = |kind: u8| {
+                let nothing = || Value::new_undefined(ctx.clone());
+                enter.call((entry.function, entry.request, nothing(), nothing(), kind))
+            };
             match &entry.errand {
                 Errand::Call => enter.call((entry.function, entry.request)),
-                Errand::Ruling | Errand::Tick => {
-                    let kind = if entry.errand == Errand::Tick {
-                        TICK
-                    } else {
-                        RULING
-                    };
-                    let nothing = Value::new_undefined(ctx.clone());
-                    let parts = (nothing.clone(), nothing);
-                    enter.call((entry.function, entry.request, parts.0, parts.1, kind))
+                Errand::Ruling => of_kind(RULING),
+                Errand::Tick => of_kind(TICK),
+                Errand::Session => of_kind(SESSION),
+                Errand::Filter => of_kind(FILTER),
+                Errand::Exit => own.get::<_, Function<'_>>("exit")?.call(()),
+                Errand::Event(side, part) => {
+                    let event: Function<'_> = own.get("event")?;
+                    let side = *side == Side::Peer;
+                    event.call((u8::from(side), part_value(ctx, part)?, part.is_last))
                 }
                 Errand::Piece(part) => {
                     let flags = Object::new(ctx.clone())?;

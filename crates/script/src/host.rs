@@ -43,6 +43,36 @@ pub enum Text {
 /// A header field: its name and its value.
 pub type Header = (Bytes, Bytes);
 
+/// The type of bytes in a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A text.
+    Text,
+    /// A `Buffer`.
+    Buffer,
+}
+
+/// A direction of a session, by the side that its bytes come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// From the client to the peer: `upload`, `upstream`.
+    Client,
+    /// From the peer to the client: `download`, `downstream`.
+    Peer,
+}
+
+/// An order of a script to the session that it runs for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionOrder {
+    /// `s.send` and its like: bytes as if this side had sent them.
+    Send(Side, Bytes),
+    /// `s.done` and its like: nginx's code for the end of a phase, or a status.
+    Decide(i32),
+    /// `s.on`, `s.off`: the form in which a function gets what this side sends; none: no function
+    /// waits for it.
+    Listen(Side, Option<Form>),
+}
+
 /// A number that a script asks the process for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
@@ -276,6 +306,9 @@ pub trait Host: 'static {
 
     /// A number of the process.
     fn number(&mut self, bound: Bound) -> u32;
+
+    /// Obeys an order that only a session has.
+    fn session(&mut self, order: SessionOrder) -> Result<(), String>;
 
     /// A text of the process: `prefix`, `conf_prefix`, `conf_file_path`, `error_log_path`.
     fn place(&mut self, name: &str) -> String;

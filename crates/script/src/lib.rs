@@ -40,11 +40,11 @@ mod xml;
 mod tests;
 
 pub use dict::{Dict, DictSpec};
-pub use engine::{Engine, Entry, Errand, Form, Ground, Instance, Limits, Part, Turn};
+pub use engine::{Engine, Entry, Errand, Ground, Instance, Limits, Part, Turn};
 pub use fault::Fault;
 pub use host::{
-    Bound, Cached, Fetch, Fetched, Header, Host, Level, Operation, Order, Purge, Reply, Ruling,
-    Text,
+    Bound, Cached, Fetch, Fetched, Form, Header, Host, Level, Operation, Order, Purge, Reply,
+    Ruling, SessionOrder, Side, Text,
 };
 pub use program::{Import, Lines, LoadError, Program};
 pub use url::{Forward, Url, UrlError};

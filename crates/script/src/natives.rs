@@ -50,6 +50,7 @@ fn add<'js, H: Host>(table: &Table<'js, H>, part: &str) -> Result<()> {
         "fetch" => table.fetch(),
         "files" => table.files(),
         "process" => table.system(),
+        "session" => table.session(),
         "shared" => table.dicts(),
         "subrequest" => table.subrequest(),
         "subtle" => table.subtle(),
@@ -84,6 +85,7 @@ macro_rules! native {
 
 mod files;
 mod process;
+mod session;
 mod subtle;
 mod xml;
 

@@ -21,7 +21,7 @@ const FIRST: [&str; 4] = [
     include_str!("prelude/later.js"),
 ];
 /// The parts that are read when a script first asks for one.
-const LATER: [(&str, &str); 14] = [
+const LATER: [(&str, &str); 15] = [
     ("buffer", include_str!("prelude/buffer.js")),
     ("cache", include_str!("prelude/cache.js")),
     ("console", include_str!("prelude/console.js")),
@@ -31,6 +31,7 @@ const LATER: [(&str, &str); 14] = [
     ("form", include_str!("prelude/form.js")),
     ("process", include_str!("prelude/process.js")),
     ("querystring", include_str!("prelude/querystring.js")),
+    ("session", include_str!("prelude/session.js")),
     ("shared", include_str!("prelude/shared.js")),
     ("subrequest", include_str!("prelude/subrequest.js")),
     ("subtle", include_str!("prelude/subtle.js")),

@@ -174,6 +174,10 @@ impl Host for Notes {
     fn number(&mut self, _bound: Bound) -> u32 {
         0
     }
+    fn session(&mut self, order: SessionOrder) -> Result<(), String> {
+        self.lines.push(format!("{order:?}"));
+        Ok(())
+    }
     fn place(&mut self, _name: &str) -> String {
         "1.2.3".to_string()
     }

@@ -22,11 +22,16 @@
 //! [`Request`]: millpond_proxy::request::Request
 
 pub mod content;
+#[cfg(feature = "script")]
+pub mod functions;
 mod header;
 pub mod packets;
 mod peer;
 mod preread;
 mod relay;
+#[cfg(feature = "script")]
+mod script;
 pub mod session;
 pub mod settings;
+mod status;
 pub mod variables;

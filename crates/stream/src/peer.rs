@@ -35,11 +35,10 @@ use millpond_system::transport::Transport;
 
 use crate::header;
 use crate::settings::SessionSettings;
+use crate::status::OUR_FAULT;
 
 /// The status of a session that no peer could be reached for.
 const NO_PEER: u16 = 502;
-/// The status of a session that something here failed.
-const OUR_FAULT: u16 = 500;
 
 /// A connection to a peer, for the rest of a session.
 pub(crate) struct Connected {

@@ -19,7 +19,11 @@ use std::io::IoSlice;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+#[cfg(feature = "script")]
+use bytes::Bytes;
 use bytes::{Buf, BytesMut};
+#[cfg(feature = "script")]
+use millpond_script::Side;
 use millpond_system::clock::{self, Instant};
 use millpond_system::socket::More;
 use millpond_system::timer::Timer;
@@ -27,6 +31,11 @@ use millpond_system::transport::Transport;
 
 /// Buffers that one look at a flow moves (arbitrary: 256 KiB of the usual size).
 const MOST_READS: usize = 16;
+
+/// Bytes that may wait for one side while a filter sees those for the other (guessed: a filter that
+/// answers its client has this much before the client must read).
+#[cfg(feature = "script")]
+const MOST_BESIDE: usize = 1 << 20;
 
 thread_local! {
     /// The memory that bytes are read into.
@@ -42,6 +51,18 @@ pub(crate) enum End {
     Peer,
     /// Nothing went through for too long.
     TimedOut,
+}
+
+/// Something that a filter sees.
+#[cfg(feature = "script")]
+#[derive(Debug)]
+pub(crate) enum Seen {
+    /// Bytes of a side.
+    Bytes(Side, Bytes),
+    /// The end of a side.
+    Last(Side),
+    /// The end of the relay.
+    Over(End),
 }
 
 /// A direction's progress to its end.
@@ -90,6 +111,70 @@ impl Flow {
         self.waiting = bytes;
     }
 
+    /// Takes what waits, which then is not written.
+    pub(crate) fn take_waiting(&mut self) -> BytesMut {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Adds bytes behind what waits; those of a flow that has ended are lost.
+    #[cfg(feature = "script")]
+    pub(crate) fn put_last(&mut self, bytes: BytesMut) {
+        match self.way {
+            Way::Ended => {}
+            _ if self.waiting.is_empty() => self.waiting = bytes,
+            _ => self.waiting.extend_from_slice(&bytes),
+        }
+    }
+
+    /// Writes what waits and, if then nothing does, reads once; none if there is nothing to see.
+    /// `beside` is what waits for the other side.
+    #[cfg(feature = "script")]
+    fn poll_seen(&mut self, cx: &mut Context<'_>, ends: &Ends<'_>, beside: usize) -> Option<Bytes> {
+        while !self.waiting.is_empty() {
+            if !self.write_waiting(cx, ends) {
+                return None;
+            }
+        }
+        if self.way != Way::Open {
+            self.end_of_way(ends);
+            return None;
+        }
+        if beside > MOST_BESIDE {
+            return None;
+        }
+        let room = self.allowance(cx, ends)?;
+        let mut memory = MEMORY.take();
+        memory.resize(ends.buffer_size, 0);
+        let read = memory.get_mut(..room).unwrap_or_default();
+        let seen = match ends.from.poll_recv_into(cx, read) {
+            Poll::Pending => None,
+            Poll::Ready(Ok(0) | Err(_)) => {
+                self.way = Way::Ending;
+                Some(Bytes::new())
+            }
+            Poll::Ready(Ok(count)) => {
+                self.read += count as u64;
+                self.hold_back(count as u64);
+                Some(Bytes::copy_from_slice(
+                    memory.get(..count).unwrap_or_default(),
+                ))
+            }
+        };
+        MEMORY.set(memory);
+        seen
+    }
+
+    /// Passes on the end, if all that came before it was.
+    fn end_of_way(&mut self, ends: &Ends<'_>) {
+        if self.way == Way::Ending {
+            self.way = Way::Ended;
+            // INVARIANT 2.
+            if ends.passes_end {
+                ends.to.shutdown_write();
+            }
+        }
+    }
+
     /// Moves what can be moved; true if anything was, or the flow has come nearer to its end.
     fn poll(&mut self, cx: &mut Context<'_>, ends: &Ends<'_>) -> bool {
         let before = (self.read, self.written, self.way);
@@ -109,17 +194,9 @@ impl Flow {
         if !self.waiting.is_empty() {
             return self.write_waiting(cx, ends);
         }
-        match self.way {
-            Way::Open => {}
-            Way::Ending => {
-                self.way = Way::Ended;
-                // INVARIANT 2.
-                if ends.passes_end {
-                    ends.to.shutdown_write();
-                }
-                return false;
-            }
-            Way::Ended => return false,
+        if self.way != Way::Open {
+            self.end_of_way(ends);
+            return false;
         }
         let Some(room) = self.allowance(cx, ends) else {
             return false;
@@ -269,6 +346,9 @@ pub(crate) struct Relay<'a> {
     pub(crate) rules: Rules,
     timer: Timer,
     deadline: Instant,
+    /// The side that a filter looks at first, so that neither has to wait for the other.
+    #[cfg(feature = "script")]
+    turns: bool,
 }
 
 impl<'a> Relay<'a> {
@@ -286,11 +366,54 @@ impl<'a> Relay<'a> {
             deadline: clock::instant() + rules.timeout,
             rules,
             timer: Timer::new(),
+            #[cfg(feature = "script")]
+            turns: false,
         }
     }
 
     /// Moves what can be moved, until the relay ends.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        let (to_peer, to_client) = self.ends();
+        if self.forth.poll(cx, &to_peer) | self.back.poll(cx, &to_client) {
+            self.has_moved();
+        }
+        self.poll_end(cx)
+    }
+
+    /// Writes what waits, and reads what a filter is to see of one side.
+    #[cfg(feature = "script")]
+    pub(crate) fn poll_seen(&mut self, cx: &mut Context<'_>) -> Poll<Seen> {
+        let written = |relay: &Self| (relay.forth.written, relay.back.written);
+        let before = written(self);
+        let (to_peer, to_client) = self.ends();
+        self.turns = !self.turns;
+        let sides = if self.turns {
+            [Side::Client, Side::Peer]
+        } else {
+            [Side::Peer, Side::Client]
+        };
+        for side in sides {
+            let (flow, other, ends) = match side {
+                Side::Client => (&mut self.forth, &self.back, &to_peer),
+                Side::Peer => (&mut self.back, &self.forth, &to_client),
+            };
+            let Some(bytes) = flow.poll_seen(cx, ends, other.waiting.len()) else {
+                continue;
+            };
+            self.has_moved();
+            if bytes.is_empty() {
+                return Poll::Ready(Seen::Last(side));
+            }
+            return Poll::Ready(Seen::Bytes(side, bytes));
+        }
+        if before != written(self) {
+            self.has_moved();
+        }
+        self.poll_end(cx).map(Seen::Over)
+    }
+
+    /// The ends of both flows.
+    fn ends(&self) -> (Ends<'a>, Ends<'a>) {
         let ends = |from, to| Ends {
             from,
             to,
@@ -298,17 +421,25 @@ impl<'a> Relay<'a> {
             began: self.rules.began,
             passes_end: self.rules.half_close,
         };
-        let (to_peer, to_client) = (ends(self.client, self.peer), ends(self.peer, self.client));
-        let has_moved = self.forth.poll(cx, &to_peer) | self.back.poll(cx, &to_client);
+        (ends(self.client, self.peer), ends(self.peer, self.client))
+    }
+
+    /// Gives both sides their time anew.
+    fn has_moved(&mut self) {
+        self.deadline = clock::instant() + self.rules.timeout;
+    }
+
+    /// The end of the relay, also by its timeout.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         if let Some(end) = self.end() {
             return Poll::Ready(end);
         }
-        let rests = self.forth.rests_until.is_some() || self.back.rests_until.is_some();
         // nginx: a session that keeps to its rates is not timed.
-        if has_moved || rests {
-            self.deadline = clock::instant() + self.rules.timeout;
+        if self.forth.rests_until.is_some() || self.back.rests_until.is_some() {
+            self.has_moved();
+            return Poll::Pending;
         }
-        if !rests && self.timer.poll_expired(cx, self.deadline).is_ready() {
+        if self.timer.poll_expired(cx, self.deadline).is_ready() {
             return Poll::Ready(End::TimedOut);
         }
         Poll::Pending

@@ -38,25 +38,17 @@ use crate::header;
 use crate::peer::{self, Connected, Lease};
 use crate::preread::{self, Look};
 use crate::relay::{End, Flow, Relay, Rules};
-use crate::settings::{SessionPolicy, SessionSettings};
-
-/// The status of a session that went as it should.
-pub(crate) const OK: u16 = 200;
-/// The status of a session whose client sent what could not be read.
-const BAD_REQUEST: u16 = 400;
-/// The status of a session that something here failed.
-pub(crate) const OUR_FAULT: u16 = 500;
+#[cfg(feature = "script")]
+use crate::script::filter::Filter;
+#[cfg(feature = "script")]
+use crate::script::phase::{self, Word};
+use crate::settings::{MOST_BUFFER, SessionPolicy, SessionSettings};
+use crate::status::{BAD_REQUEST, Ended, OK, OUR_FAULT};
 
 /// The time that a client has to take the text of `return` (nginx's number).
 const RETURN_TIMEOUT: Duration = Duration::from_secs(5);
-/// The most that is read at once (arbitrary: more is only slower).
-const MOST_BUFFER: u64 = 16 * 1024 * 1024;
-
 /// The most listeners that a session goes through (nginx's number).
 const MOST_PASSES: u8 = 10;
-
-/// The end of a session before its content, or the end of it: a status.
-pub(crate) type Ended = u16;
 
 /// The outcome of a session's phases.
 enum Outcome {
@@ -118,6 +110,8 @@ impl Drop for Logged {
             self.req.sent.status = OK;
         }
         access_log::write(&mut self.req);
+        #[cfg(feature = "script")]
+        millpond_proxy::script::session::exit(&mut self.req);
     }
 }
 
@@ -224,7 +218,7 @@ impl Session {
         if self.listen.is_encrypted {
             Box::pin(self.handshake(req, &settings.session)).await?;
         }
-        if settings.session.preread {
+        if !self.is_read_by_script(req).await? && settings.session.preread {
             Box::pin(self.preread(req, &settings.session)).await?;
         }
         self::settings(&req.server)
@@ -247,6 +241,27 @@ impl Session {
             return Err(OUR_FAULT);
         }
         Ok(())
+    }
+
+    /// Asks `js_preread`, where there is one; true if it leaves out the other looks at first bytes.
+    #[cfg(feature = "script")]
+    async fn is_read_by_script(&self, req: &mut Request) -> Result<bool, Ended> {
+        let settings = settings(&req.server)?;
+        let Some((function, _)) = &settings.functions.preread else {
+            return Ok(false);
+        };
+        let source = phase::Source {
+            carrier: &self.carrier,
+            member: &self.member,
+            policy: &settings.session,
+        };
+        let word = Box::pin(phase::ask(req, &function.0, Some(&source))).await?;
+        Ok(word == Word::Allowed)
+    }
+
+    #[cfg(not(feature = "script"))]
+    async fn is_read_by_script(&self, _req: &mut Request) -> Result<bool, Ended> {
+        Ok(false)
     }
 
     /// Reads the client's first message, and lets its name choose the server.
@@ -322,7 +337,10 @@ impl Session {
         }
         if let Content::Return(text) = content {
             let text = req.eval(text);
-            return self.send(req, BytesMut::from(&text[..])).await;
+            return match returned(req, settings, text) {
+                Ok(text) => self.send(req, text).await,
+                Err(status) => status,
+            };
         }
         match Box::pin(content.group(req)).await {
             Ok(Some(group)) => self.pass(req, settings, &group).await,
@@ -373,6 +391,8 @@ impl Session {
             delay_packets(connection.socket.as_fd());
         }
         let mut forth = Flow::new(upload, self.carrier.inbox.take());
+        // A filter sees what was read before, and not the header.
+        let unseen = settings.is_filtered().then(|| forth.take_waiting());
         // An encrypted connection has it before its handshake.
         if !policy.encrypts
             && let Some(header) = header::of(req, policy.header)
@@ -388,18 +408,51 @@ impl Session {
         let ends = (&self.carrier.transport, &connection.socket);
         let flows = (forth, Flow::new(download, BytesMut::new()));
         let mut relay = Relay::new(ends, flows, rules);
-        let relayed = std::future::poll_fn(|cx| {
-            let polled = relay.poll(cx);
+        let note = |req: &mut Request, relay: &Relay<'_>| {
             if relay.back.read > 0 {
                 lease.first_byte();
             }
-            note_bytes(req, &lease, &relay);
-            polled
-        });
-        let end = relayed.await;
-        log_end(req, end);
+            note_bytes(req, &lease, relay);
+        };
+        match relayed(req, settings, (&mut relay, unseen), note).await {
+            Ok(end) => log_end(req, end),
+            Err(status) => return status,
+        }
         OK
     }
+}
+
+/// Relays to the end, through `js_filter` where there is one; `note` is told at each look how far
+/// the relay has come.
+#[cfg_attr(not(feature = "script"), allow(unused_variables))]
+async fn relayed(
+    req: &mut Request,
+    settings: &SessionSettings,
+    (relay, unseen): (&mut Relay<'_>, Option<BytesMut>),
+    mut note: impl FnMut(&mut Request, &Relay<'_>),
+) -> Result<End, Ended> {
+    #[cfg(feature = "script")]
+    if let Some(function) = settings.filter() {
+        let mut filter = Filter::begin(req, function)?;
+        let first = unseen.unwrap_or_default().freeze();
+        return Box::pin(filter.run(req, (relay, first), note)).await;
+    }
+    let relayed = std::future::poll_fn(|cx| {
+        let polled = relay.poll(cx);
+        note(req, relay);
+        polled
+    });
+    Ok(relayed.await)
+}
+
+/// The text of `return` as the client gets it: `js_filter` may change it.
+#[cfg_attr(not(feature = "script"), allow(unused_variables))]
+fn returned(req: &mut Request, settings: &SessionSettings, text: Bytes) -> Result<BytesMut, Ended> {
+    #[cfg(feature = "script")]
+    if let Some(function) = settings.filter() {
+        return Filter::begin(req, function)?.text(req, text);
+    }
+    Ok(BytesMut::from(&text[..]))
 }
 
 /// Runs the phases that need nothing of what the client sends.
@@ -408,6 +461,10 @@ pub(crate) async fn judge(req: &mut Request, settings: &SessionSettings) -> Resu
     limit_conn::run(req).map_err(|refused| refused.status())?;
     for assignment in &settings.assignments {
         assignment.run(req);
+    }
+    #[cfg(feature = "script")]
+    if phase::access(req).await? == Word::Allowed {
+        return Ok(());
     }
     let access = Box::pin(access::run(req)).await;
     access.map_err(|refused| refused.status())?;

@@ -16,6 +16,8 @@ use millpond_conf::{ByteSize, Family, Template};
 use millpond_exchange::protocol::Protocol;
 use millpond_exchange::scope::build::Builder;
 use millpond_exchange::settings::level::{Closing, OwnFamily};
+#[cfg(feature = "script")]
+use millpond_exchange::settings::listen::Binding;
 use millpond_exchange::settings::{Server, Uses};
 use millpond_proxy::tls::origins::{self, Origin};
 
@@ -23,10 +25,15 @@ use crate::content::{Assignment, Content};
 use crate::header::HeaderVersion;
 use millpond_proxy::upstream::pass_settings::SettingsByProtocol as _;
 
+/// The most that is read at once (arbitrary: more is only slower).
+pub(crate) const MOST_BUFFER: u64 = 16 * 1024 * 1024;
+
 /// The families of this crate.
 pub const FAMILIES: &[OwnFamily] = &[
     OwnFamily::of::<ProxyPolicy>(),
     OwnFamily::of::<SessionPolicy>(),
+    #[cfg(feature = "script")]
+    OwnFamily::of::<crate::functions::ScriptPolicy>(),
 ];
 
 /// Settings of sessions with peers.
@@ -115,6 +122,9 @@ pub struct SessionSettings {
     pub session: SessionPolicy,
     /// The context of encrypted connections to peers; none where they are not encrypted.
     pub origin: Option<Arc<Origin>>,
+    /// The scripts that sessions pass.
+    #[cfg(feature = "script")]
+    pub functions: crate::functions::Functions,
     /// The values that variables are given.
     pub assignments: Vec<Assignment>,
     /// The fate of sessions; none where a server has no line that says it.
@@ -122,6 +132,22 @@ pub struct SessionSettings {
 }
 
 impl SessionSettings {
+    /// True if sessions go through `js_filter`.
+    pub(crate) fn is_filtered(&self) -> bool {
+        #[cfg(feature = "script")]
+        let is_filtered = self.functions.filter.is_some();
+        #[cfg(not(feature = "script"))]
+        let is_filtered = false;
+        is_filtered
+    }
+
+    /// The function of `js_filter`.
+    #[cfg(feature = "script")]
+    pub(crate) fn filter(&self) -> Option<&str> {
+        let (function, _) = self.functions.filter.as_ref()?;
+        Some(&function.0)
+    }
+
     /// The settings of the server of a session.
     pub(crate) fn of(server: &Server) -> Option<Arc<SessionSettings>> {
         let session = Arc::clone(server.session.as_ref()?);
@@ -143,6 +169,8 @@ pub fn close(level: &mut Closing<'_>) {
         proxy,
         origin: origin.flatten(),
         session: level.own(),
+        #[cfg(feature = "script")]
+        functions: crate::functions::Functions::of(level),
         assignments: level.draft.take().unwrap_or_default(),
         content: level.draft.take(),
     };
@@ -154,6 +182,29 @@ pub fn close(level: &mut Closing<'_>) {
     level.builder.of::<Uses>().foreign_sources |= level.settings.has_foreign_source();
     let closed: Closed = Some(Arc::new(settings));
     level.builder.put(closed);
+}
+
+/// Refuses functions for the bytes of sessions that are packets.
+#[cfg(feature = "script")]
+pub fn check_packets(builder: &mut Builder, binding: &Binding) {
+    let servers = binding.listens.iter().flat_map(|it| it.names.servers());
+    for settings in servers.filter_map(|server| SessionSettings::of(server)) {
+        let functions = &settings.functions;
+        for (name, line) in [
+            ("js_preread", &functions.preread),
+            ("js_filter", &functions.filter),
+        ] {
+            let Some((_, span)) = line else { continue };
+            let known = &builder.cx.diagnostics;
+            if known.iter().any(|it| it.span == Some(*span)) {
+                continue;
+            }
+            let message = format!("\"{name}\" is not supported for sessions of UDP");
+            let help = "\"js_access\" and \"js_set\" have no part in packets, and are";
+            let error = builder.cx.diagnostics.push_error(*span, message);
+            error.help(help);
+        }
+    }
 }
 
 /// Takes the settings of the server that was read last.

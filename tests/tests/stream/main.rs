@@ -2,6 +2,7 @@
 //! too, where that is installed, and both must do the same.
 
 mod packets;
+mod script;
 
 use anyhow::{Context, Result, ensure};
 use millpond_testkit::{Client, Deadline, Kind, Proxy, ProxyBuilder, binary};

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use millpond_exchange::response::Response;
 use millpond_script::dict::Dicts;
-use millpond_script::{Bound, Cached, Dict, DictSpec, Header, Host, Level, Operation, Text};
+use millpond_script::{
+    Bound, Cached, Dict, DictSpec, Form, Header, Host, Level, Operation, SessionOrder, Text,
+};
 use millpond_system::log::error;
 use millpond_wire::header::{Field, Fields, Known};
 use millpond_wire::http1::Version;
@@ -43,12 +45,27 @@ pub(super) enum Role {
     Body,
     /// Something is done that no request asks for.
     Tick,
+    /// Something is done for a session of `stream`.
+    Session,
+}
+
+/// The orders of a script to its session.
+#[derive(Debug, Default)]
+pub struct SessionOut {
+    /// Bytes that go on to a side as if the other had sent them: to the peer, to the client.
+    pub sent: [BytesMut; 2],
+    /// The code that ends a phase, once there is one.
+    pub decided: Option<i32>,
+    /// The forms in which functions wait for the bytes of a side: of the client, of the peer.
+    pub listens: [Option<Form>; 2],
 }
 
 /// The things that a script wants done.
 #[derive(Debug, Default)]
-pub(super) struct Out {
+pub struct Out {
     pub(super) role: Role,
+    /// The orders to a session.
+    pub session: SessionOut,
     pub(super) status: u16,
     pub(super) fields: Fields,
     pub(super) length: Option<u64>,
@@ -61,7 +78,7 @@ pub(super) struct Out {
     /// True if the rest of a body is not asked about.
     pub(super) is_done: bool,
     /// True if a promise was rejected, and nobody has handled that.
-    pub(super) has_unhandled: bool,
+    pub has_unhandled: bool,
     pub(super) returned: Option<(u16, Option<Bytes>)>,
     pub(super) redirect: Option<Bytes>,
     /// Operations that have not begun.
@@ -92,6 +109,14 @@ impl Out {
     pub(super) fn of_tick() -> Out {
         Out {
             role: Role::Tick,
+            ..Out::default()
+        }
+    }
+
+    /// The output of a script that runs for a session.
+    pub fn of_session() -> Out {
+        Out {
+            role: Role::Session,
             ..Out::default()
         }
     }
@@ -148,7 +173,7 @@ impl Out {
 }
 
 /// A request while a script runs for it.
-pub(super) struct RequestHost {
+pub struct RequestHost {
     pub(super) req: Request,
     pub(super) out: Out,
 }
@@ -234,7 +259,10 @@ impl Host for RequestHost {
         let id = table.find(&name).ok_or_else(not_found)?;
         let is_of_js = conf.parts.of::<ScriptNames>().has(&name);
         match Variable::of(&name, id) {
-            Variable::Stored(id) if is_of_js || table.is_stored(id) => {
+            // nginx: in a session all that the configuration names may be set.
+            Variable::Stored(id)
+                if is_of_js || table.is_stored(id) || self.req.server.session.is_some() =>
+            {
                 self.req.set_value(id, Value::Found(value));
                 Ok(())
             }
@@ -300,6 +328,9 @@ impl Host for RequestHost {
     }
 
     fn status(&mut self) -> u16 {
+        if self.req.server.session.is_some() {
+            return self.req.sent.status;
+        }
         self.out.status
     }
 
@@ -353,7 +384,7 @@ impl Host for RequestHost {
     fn return_(&mut self, status: u16, text: Option<Bytes>) -> Result<(), String> {
         if matches!(
             self.out.role,
-            Role::Head | Role::Verdict | Role::Body | Role::Tick
+            Role::Head | Role::Verdict | Role::Body | Role::Tick | Role::Session
         ) {
             return Err("cannot return for an answer that is there".to_string());
         }
@@ -430,6 +461,22 @@ impl Host for RequestHost {
         match bound {
             Bound::WorkerId => u32::try_from(self.req.worker().index).unwrap_or(u32::MAX),
         }
+    }
+
+    fn session(&mut self, order: SessionOrder) -> Result<(), String> {
+        let out = &mut self.out.session;
+        match order {
+            SessionOrder::Send(side, data) => {
+                let waits: usize = out.sent.iter().map(BytesMut::len).sum();
+                if waits + data.len() > MAX_BODY {
+                    return Err(format!("more than {MAX_BODY} bytes are sent at once"));
+                }
+                out.sent[side as usize].extend_from_slice(&data);
+            }
+            SessionOrder::Decide(code) => out.decided = Some(code),
+            SessionOrder::Listen(side, form) => out.listens[side as usize] = form,
+        }
+        Ok(())
     }
 
     fn place(&mut self, name: &str) -> String {

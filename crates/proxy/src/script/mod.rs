@@ -22,11 +22,11 @@ pub mod content;
 mod engines;
 pub mod environment;
 pub mod fetch;
-mod host;
-mod operation;
+pub mod host;
+pub mod operation;
 pub mod periodic;
 mod read;
-mod session;
+pub mod session;
 pub mod shared;
 pub mod variable;
 mod verdict;
@@ -55,9 +55,9 @@ use crate::request::Request;
 /// The settings of this module.
 pub const FAMILY: OwnFamily = OwnFamily::of::<ScriptPolicy>();
 
-/// The scripts of a location.
+/// The scripts of a location, or of a server of sessions.
 #[derive(Clone, Debug, Family)]
-#[family(http, server, location)]
+#[family(http, server, location, stream, stream_server)]
 pub struct ScriptPolicy {
     /// A folder in which modules are looked for, beside that of the configuration file and that of
     /// the module which imports; there may be several.
@@ -124,6 +124,10 @@ pub struct ScriptPolicy {
     pub body_filter: Option<BodyFilter>,
     /// A function that lets a request in or, by `r.return()`, refuses it; a location's own. It may
     /// wait.
+    ///
+    /// In `stream` it decides by `s.allow()`, `s.deny()`, `s.decline()` or `s.done(code)` about a
+    /// session, before the rules of `allow` and `deny`: those are asked only after `s.decline()`.
+    /// A session without a decision ends with 500.
     #[directive(name = "js_access")]
     pub access: Option<FunctionName>,
     /// A function that returns the key of a request in the cache, in place of `proxy_cache_key` and
@@ -134,7 +138,7 @@ pub struct ScriptPolicy {
     /// # Differs from nginx
     ///
     /// nginx has it not.
-    #[directive(name = "js_cache_key")]
+    #[directive(name = "js_cache_key", contexts(http, server, location))]
     pub cache_key: Option<FunctionName>,
     /// A function that decides what becomes of an answer that may be stored: it sees status and
     /// fields as they came, and returns an object with what it wants to say: `store: false`, `ttl`
@@ -146,7 +150,7 @@ pub struct ScriptPolicy {
     /// # Differs from nginx
     ///
     /// nginx has it not.
-    #[directive(name = "js_cache_verdict")]
+    #[directive(name = "js_cache_verdict", contexts(http, server, location))]
     pub verdict: Option<FunctionName>,
 }
 
@@ -215,7 +219,7 @@ impl FromArgs for PreloadLine {
 
 /// A function of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FunctionName(pub(crate) String);
+pub struct FunctionName(pub String);
 
 impl FunctionName {
     /// The function that a word names.
@@ -276,7 +280,8 @@ pub struct Scripts {
     pub(crate) program: Arc<Program>,
     pub(crate) limits: Limits,
     header_filter: Option<FunctionName>,
-    pub(crate) access: Option<FunctionName>,
+    /// The function that lets requests or sessions in.
+    pub access: Option<FunctionName>,
     pub(crate) verdict: Option<FunctionName>,
     pub(crate) body_filter: Option<BodyFilter>,
     ticks: Ticks,
@@ -444,6 +449,6 @@ fn change_head(req: &mut Request, response: &mut Response, scripts: &Scripts) {
 }
 
 /// Writes to the error log why a script came to no end of its own.
-pub(crate) fn tell(req: &Request, fault: &Fault) {
+pub fn tell(req: &Request, fault: &Fault) {
     request_error::write(req, Level::Error, format_args!("js {fault}"));
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use millpond_exchange::client::body::RequestBody;
@@ -36,16 +36,21 @@ type Work = Pin<Box<dyn Future<Output = Reply>>>;
 
 /// The operations that run.
 #[derive(Default)]
-pub(super) struct Running(Vec<(u32, Work)>);
+pub struct Running(Vec<(u32, Work)>);
 
 impl Running {
+    /// True if none runs.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The count of operations.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Begins what was ordered, and forgets what was cancelled.
-    pub(super) fn begin(&mut self, req: &mut Request, out: &mut Out) {
+    pub fn begin(&mut self, req: &mut Request, out: &mut Out) {
         let cancelled = std::mem::take(&mut out.cancelled);
         self.0.retain(|(id, _)| !cancelled.contains(id));
         for Operation { id, order } in std::mem::take(&mut out.ordered) {
@@ -73,17 +78,19 @@ impl Running {
         if self.0.is_empty() {
             return None;
         }
-        let ended = poll_fn(|cx| {
-            for (place, (id, work)) in self.0.iter_mut().enumerate() {
-                if let Poll::Ready(reply) = work.as_mut().poll(cx) {
-                    return Poll::Ready((place, *id, reply));
-                }
+        Some(poll_fn(|cx| self.poll(cx)).await)
+    }
+
+    /// The end of the first operation that ends; never where nothing runs.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<(u32, Reply)> {
+        for (place, (id, work)) in self.0.iter_mut().enumerate() {
+            if let Poll::Ready(reply) = work.as_mut().poll(cx) {
+                let ended = (*id, reply);
+                drop(self.0.remove(place));
+                return Poll::Ready(ended);
             }
-            Poll::Pending
-        });
-        let (place, id, reply) = ended.await;
-        drop(self.0.remove(place));
-        Some((id, reply))
+        }
+        Poll::Pending
     }
 }
 

@@ -22,7 +22,7 @@ use millpond_exchange::scope::block::{Draft, Pass, Row};
 use millpond_exchange::scope::build::Builder;
 use millpond_exchange::settings::main::MainSettings;
 use millpond_exchange::settings::{Location, Server};
-use millpond_exchange::worker::Generation;
+use millpond_exchange::worker::{Generation, LocalConf};
 use millpond_script::Fault;
 use millpond_system::address::Address;
 use millpond_system::log::error::Level;
@@ -45,7 +45,7 @@ const FIRST: Duration = Duration::from_millis(1);
 /// The row.
 pub const ROWS: &[Row] = &[Row {
     name: "js_periodic",
-    contexts: Contexts::LOCATION,
+    contexts: Contexts::LOCATION.union(Contexts::STREAM_SERVER),
     syntax: "module.function [interval=time] [jitter=time] [worker_affinity=all | mask]",
     is_block: false,
     pass: Pass::First,
@@ -84,7 +84,7 @@ enum Workers {
 
 /// The masks of a configuration, which have as many digits as there are workers.
 #[derive(Default)]
-struct Masks(Vec<(Span, usize)>);
+pub struct Masks(Vec<(Span, usize)>);
 
 impl Ticks {
     /// The first function, with the place of its line.
@@ -153,6 +153,11 @@ fn read(statement: &Statement) -> Result<Tick, String> {
     Ok(tick)
 }
 
+/// Adds the masks of a walk of its own.
+pub fn add_masks(builder: &mut Builder, masks: Masks) {
+    builder.of::<Masks>().0.extend(masks.0);
+}
+
 /// Refuses masks that have not a digit for each worker.
 pub fn check_masks(builder: &mut Builder, main: &MainSettings) {
     let count = main.process.worker_count();
@@ -167,10 +172,17 @@ pub fn check_masks(builder: &mut Builder, main: &MainSettings) {
 
 /// Starts the functions of a generation; they end with the tasks.
 pub fn start(generation: &Rc<Generation>) -> Vec<AbortHandle> {
-    let conf = &generation.conf;
-    if !conf.parts.of::<ScriptNames>().has_ticks {
-        return Vec::new();
+    let confs = [Some(&generation.conf), generation.stream.as_ref()];
+    let mut tasks = Vec::new();
+    for conf in confs.into_iter().flatten() {
+        if conf.parts.of::<ScriptNames>().has_ticks {
+            start_of(generation, conf, &mut tasks);
+        }
     }
+    tasks
+}
+
+fn start_of(generation: &Rc<Generation>, conf: &Rc<LocalConf>, tasks: &mut Vec<AbortHandle>) {
     let mut servers: Vec<&Arc<Server>> = Vec::new();
     for binding in &conf.bindings {
         let found = binding.listens.iter();
@@ -178,24 +190,35 @@ pub fn start(generation: &Rc<Generation>) -> Vec<AbortHandle> {
     }
     servers.sort_by_key(|server| Arc::as_ptr(server));
     servers.dedup_by_key(|server| Arc::as_ptr(server));
-    let mut tasks = Vec::new();
     for server in servers {
-        server.location.children.each(&mut |location| {
+        let mut start = |location: &Arc<Location>| {
             let scripts = location.parts.get::<Scripts>();
             for tick in scripts.iter().flat_map(|scripts| &scripts.ticks.0) {
                 if tick.workers.has(generation.worker.index) {
-                    let place = (Arc::clone(server), Arc::clone(location));
+                    let place = Place {
+                        conf: Rc::clone(conf),
+                        server: Arc::clone(server),
+                        location: Arc::clone(location),
+                    };
                     let kept = keep(Rc::clone(generation), place, tick.clone());
                     tasks.push(spawn_local(kept).abort_handle());
                 }
             }
-        });
+        };
+        start(&server.location);
+        server.location.children.each(&mut start);
     }
-    tasks
+}
+
+/// The place of a line.
+struct Place {
+    conf: Rc<LocalConf>,
+    server: Arc<Server>,
+    location: Arc<Location>,
 }
 
 /// Runs a function again and again, for as long as the task is let live.
-async fn keep(generation: Rc<Generation>, place: (Arc<Server>, Arc<Location>), tick: Tick) {
+async fn keep(generation: Rc<Generation>, place: Place, tick: Tick) {
     let most = u64::try_from(tick.jitter.as_millis()).unwrap_or(u64::MAX);
     let jitter = || Duration::from_millis(chance::below(most));
     let mut last: Option<AbortHandle> = None;
@@ -217,16 +240,13 @@ async fn keep(generation: Rc<Generation>, place: (Arc<Server>, Arc<Location>), t
 }
 
 /// A request that nobody has sent, and nobody gets the answer of.
-fn request(
-    generation: &Rc<Generation>,
-    (server, location): &(Arc<Server>, Arc<Location>),
-) -> Request {
+fn request(generation: &Rc<Generation>, place: &Place) -> Request {
     let here = || Address::Inet(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
     let now = clock::instant();
     let connection = Connection::new(Rc::clone(generation), 0, [here(), here()], now);
-    let conf = Rc::clone(&generation.conf);
-    let mut req = Request::without_head(conf, Rc::new(connection), Arc::clone(server));
-    req.location = Arc::clone(location);
+    let conf = Rc::clone(&place.conf);
+    let mut req = Request::without_head(conf, Rc::new(connection), Arc::clone(&place.server));
+    req.location = Arc::clone(&place.location);
     req.method = Method::Get;
     req.uri = bytes::Bytes::from_static(b"/");
     req.is_internal = true;

@@ -14,10 +14,10 @@ use std::rc::Rc;
 use bytes::Bytes;
 use millpond_script::{Entry, Errand, Fault, Instance, Part, Reply, Ruling, Turn};
 
-use super::Scripts;
 use super::engines::Engines;
 use super::host::{Out, RequestHost};
 use super::operation::Running;
+use super::{Scripts, tell};
 use crate::request::Request;
 
 thread_local! {
@@ -46,7 +46,7 @@ impl Lent {
 }
 
 /// A request's script.
-pub(super) struct Session {
+pub struct Session {
     instance: Option<Instance<RequestHost>>,
     lent: Rc<Lent>,
 }
@@ -59,9 +59,29 @@ impl Drop for Session {
     }
 }
 
+/// Runs what the scripts of a session want done at its exit, while there is still a log for it.
+pub fn exit(req: &mut Request) {
+    let noted = req.notes.get::<Rc<Lent>>().map(Rc::clone);
+    let Some(lent) = noted else {
+        return;
+    };
+    let kept = lent.instance.borrow_mut().take();
+    let Some(instance) = kept.filter(|it| it.is_usable() && !it.is_busy()) else {
+        return;
+    };
+    let mut session = Session {
+        instance: Some(instance),
+        lent,
+    };
+    let mut out = Out::of_session();
+    if let Err(fault) = session.call(req, &mut out, ("", Errand::Exit)) {
+        tell(req, &fault);
+    }
+}
+
 impl Session {
     /// The context that the request has, or a new one.
-    pub(super) fn begin(req: &mut Request, scripts: &Scripts) -> Result<Session, Fault> {
+    pub fn begin(req: &mut Request, scripts: &Scripts) -> Result<Session, Fault> {
         let depth = req.role.as_ref().map_or(0, |role| role.depth());
         let noted = req.notes.get::<Rc<Lent>>().map(Rc::clone);
         let lent = noted
@@ -92,7 +112,11 @@ impl Session {
         out: &mut Out,
         function: &str,
     ) -> Result<Option<Bytes>, Fault> {
-        match self.call(req, out, (function, Errand::Call))? {
+        let errand = match req.server.session {
+            Some(_) => Errand::Session,
+            None => Errand::Call,
+        };
+        match self.call(req, out, (function, errand))? {
             Turn::Done(value) => Ok(value),
             Turn::Ruled(_) | Turn::Waits => Err(self.waits(function)),
         }
@@ -166,14 +190,14 @@ impl Session {
             let Some(ended) = running.next().await else {
                 break;
             };
-            out.running = running.len();
-            turn = self.resume(req, out, ended)?;
+            turn = self.resume(req, out, (ended, &running))?;
         }
         out.is_stuck = turn == Turn::Done(None);
         Ok(())
     }
 
-    fn call(
+    /// Calls a function, as far as it goes without waiting.
+    pub fn call(
         &mut self,
         req: &mut Request,
         out: &mut Out,
@@ -187,12 +211,14 @@ impl Session {
         self.turn(req, out, |instance, host| instance.call(host, &entry))
     }
 
-    fn resume(
+    /// Goes on with the end of an operation.
+    pub fn resume(
         &mut self,
         req: &mut Request,
         out: &mut Out,
-        ended: (u32, Reply),
+        (ended, running): ((u32, Reply), &Running),
     ) -> Result<Turn, Fault> {
+        out.running = running.len();
         let number = self.lent.number;
         self.turn(req, out, |instance, host| {
             instance.resume(host, number, ended)

@@ -9,6 +9,7 @@ use millpond_conf::value::{parse_duration, parse_offset};
 use millpond_conf::{Contexts, Statement};
 use millpond_exchange::scope::block::{Draft, Pass, Row};
 use millpond_exchange::scope::build::Builder;
+use millpond_exchange::scope::parts::Parts;
 use millpond_exchange::settings::Conf;
 use millpond_exchange::worker::Shared;
 use millpond_script::DictSpec;
@@ -25,7 +26,7 @@ const MIN_SIZE: u64 = 8 * 4096;
 /// The row.
 pub const ROWS: &[Row] = &[Row {
     name: "js_shared_dict_zone",
-    contexts: Contexts::HTTP,
+    contexts: Contexts::HTTP.union(Contexts::STREAM),
     syntax: "zone=name:size [timeout=time] [type=string | number] [evict] [state=file]",
     is_block: false,
     pass: Pass::First,
@@ -103,8 +104,10 @@ pub fn keep(conf: &Conf, shared: &Shared) {
         wall_us: clock::now_us,
         tell: |text| error::process(Level::Error, format_args!("{text}")),
     };
-    let specs = &conf.parts.of::<ScriptNames>().dicts;
-    shared.guests.of::<Dicts>().keep(specs, ground);
+    for parts in parts_of(conf) {
+        let specs = &parts.of::<ScriptNames>().dicts;
+        shared.guests.of::<Dicts>().keep(specs, ground);
+    }
 }
 
 /// Writes what is not written yet.
@@ -114,6 +117,25 @@ pub fn close(shared: &Shared) {
 
 /// The files of a configuration's dictionaries.
 pub fn files(conf: &Conf) -> impl Iterator<Item = &Path> {
-    let dicts = conf.parts.of::<ScriptNames>().dicts.iter();
+    let dicts = parts_of(conf).flat_map(|parts| &parts.of::<ScriptNames>().dicts);
     dicts.filter_map(|spec| spec.state.as_deref())
+}
+
+/// The parts of `http`, and those of `stream`.
+fn parts_of(conf: &Conf) -> impl Iterator<Item = &Parts> {
+    let stream = conf.stream.as_ref().map(|stream| &stream.parts);
+    std::iter::once(&conf.parts).chain(stream)
+}
+
+/// The mistake of a dictionary that `http` and `stream` have by different lines; nginx refuses any
+/// that both have.
+pub fn conflict(http: &Parts, stream: &Parts) -> Option<String> {
+    let of_http = &http.of::<ScriptNames>().dicts;
+    let mut of_stream = stream.of::<ScriptNames>().dicts.iter();
+    let is_other = |spec: &&DictSpec| of_http.iter().any(|it| it.name == spec.name && it != *spec);
+    let spec = of_stream.find(is_other)?;
+    Some(format!(
+        "zone \"{}\" of \"js_shared_dict_zone\" is another one in \"http\"",
+        spec.name
+    ))
 }

@@ -23,7 +23,9 @@ use crate::var::{self, Computed, Definition};
 /// The blocks in which the lines may stand.
 const CONTEXTS: Contexts = Contexts::HTTP
     .union(Contexts::SERVER)
-    .union(Contexts::LOCATION);
+    .union(Contexts::LOCATION)
+    .union(Contexts::STREAM)
+    .union(Contexts::STREAM_SERVER);
 
 /// The rows.
 pub const ROWS: &[Row] = &[
@@ -34,8 +36,9 @@ pub const ROWS: &[Row] = &[
         is_block: false,
         pass: Pass::First,
         doc: "Defines a variable that a function computes when it is first read, once for a \
-              request; with `nocache` whenever it is read. The function gets the request `r`, and \
-              cannot wait: what it returns, or a promise that is kept already, is the value. A \
+              request; with `nocache` whenever it is read. The function gets the request `r` (in \
+              `stream` the session `s`), and cannot wait: what it returns, or a promise that is \
+              kept already, is the value. A \
               function that fails is logged, and the value is empty.",
         apply: set,
     },
@@ -90,6 +93,13 @@ pub fn keep(builder: &mut Builder, parts: &mut Parts) {
     names.prefix = folder(&builder.cx.prefix);
     names.conf_prefix = folder(&builder.cx.conf_dir);
     parts.put(names);
+}
+
+/// Lets the scripts of other parts see the same environment.
+pub fn share(from: &Parts, to: &mut Parts) {
+    if let Some(names) = to.get_mut::<ScriptNames>() {
+        names.environment = from.of::<ScriptNames>().environment.clone();
+    }
 }
 
 fn set(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {

@@ -191,13 +191,32 @@ function find(path) {
     return value;
 }
 
+// The first argument of a call of this kind.
+function subject(id, kind) {
+    switch (kind) {
+    case TICK:
+        return own.periodic(id);
+    case SESSION:
+    case FILTER:
+        return own.session(id);
+    default:
+        return own.request(id);
+    }
+}
+
 // Calls a function of the program with the request and what else it gets.
 own.enter = function (path, rid, data, flags, kind) {
     main = { isSettled: false, value: undefined, isRuling: kind === RULING };
+    // Operations end with the call that has begun them.
+    waiting.clear();
+    own.returned = { isSet: false, value: undefined };
     const own_main = main;
-    const request = kind === TICK ? own.periodic(rid) : own.request(rid);
+    const request = subject(rid, kind);
     const args = data === undefined ? [request] : [request, own.fromNative(data), flags];
     const value = find(path)(...args);
+    if (kind === FILTER) {
+        own.filters();
+    }
     if (value instanceof Promise) {
         value.then(
             (it) => { own_main.isSettled = true; own_main.value = it; },
@@ -246,7 +265,7 @@ function rulingOf(value) {
 }
 
 // The kinds of calls that are no plain ones.
-const RULING = 1, TICK = 2;
+const RULING = 1, TICK = 2, SESSION = 3, FILTER = 4;
 
 const DONE = 0, WAITS = 1, REJECTED = 2, STUCK = 3, RULED = 4;
 

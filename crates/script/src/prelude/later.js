@@ -19,6 +19,7 @@ later(own.modules, 'querystring', 'querystring');
 later(own.modules, 'xml', 'xml');
 later(own.modules, 'zlib', 'zlib');
 own.form = (...args) => own.part('form', 'form')(...args);
+own.session = (id) => own.part('session', 'session')(id);
 own.cache = (id) => own.part('cache', 'cache')(id);
 
 // A property that is made when it is first read, and may be written at any time.

@@ -88,30 +88,25 @@ function values(name, value) {
     return isLast ? list.slice(-1) : list;
 }
 
-function variablesOf(id) {
+// Variables by their names, as values that `shown` makes of what `read` finds.
+function variables(id, read, shown) {
+    const value = (name) => (typeof name === 'string' ? shown(read(id, name)) : undefined);
+    const set = (_, name, given) => {
+        native.setVariable(id, String(name), own.raw(given));
+        return true;
+    };
     return new Proxy({}, {
-        get: (_, name) => (typeof name === 'string' ? native.variable(id, name) : undefined),
-        set: (_, name, value) => {
-            native.setVariable(id, String(name), own.raw(value));
-            return true;
-        },
+        get: (_, name) => value(name),
+        has: (_, name) => value(name) !== undefined,
+        set,
+        defineProperty: (_, name, descriptor) => set(_, name, descriptor.value),
         deleteProperty: () => false,
     });
 }
 
-function rawVariablesOf(id) {
-    return new Proxy({}, {
-        get: (_, name) => {
-            const value = typeof name === 'string' ? native.rawVariable(id, name) : undefined;
-            return value === undefined ? undefined : own.buffer(value);
-        },
-        set: (_, name, value) => {
-            native.setVariable(id, String(name), own.raw(value));
-            return true;
-        },
-        deleteProperty: () => false,
-    });
-}
+const variablesOf = (id) => variables(id, native.variable, (value) => value);
+const rawVariablesOf = (id) => variables(id, native.rawVariable,
+    (value) => (value === undefined ? undefined : own.buffer(value)));
 
 // What a function of `js_periodic` gets in place of a request.
 class PeriodicSession {
@@ -122,6 +117,15 @@ class PeriodicSession {
     get rawVariables() { return rawVariablesOf(this.#id); }
 }
 own.periodic = (id) => new PeriodicSession(id);
+
+// The names that `js_var` has declared, those that begin with a text.
+function varNames(id, prefix) {
+    if (prefix !== undefined && typeof prefix !== 'string') {
+        throw new TypeError('prefix is not a string');
+    }
+    const start = prefix === undefined ? '' : prefix;
+    return native.jsVarNames(id).filter((name) => name.startsWith(start));
+}
 
 class Request {
     #id;
@@ -215,13 +219,7 @@ class Request {
         native.redirect(this.#id, own.raw(target));
     }
     setReturnValue(value) { own.returned = { isSet: true, value }; }
-    jsVarNames(prefix) {
-        if (prefix !== undefined && typeof prefix !== 'string') {
-            throw new TypeError('prefix is not a string');
-        }
-        const start = prefix === undefined ? '' : prefix;
-        return native.jsVarNames(this.#id).filter((name) => name.startsWith(start));
-    }
+    jsVarNames(prefix) { return varNames(this.#id, prefix); }
 
     subrequest(...args) { return own.part('subrequest', 'subrequest')(this, this.#id, args); }
 }
@@ -250,6 +248,7 @@ own.reset = function () {
     clear();
 };
 
+own.variables = { variablesOf, rawVariablesOf, varNames };
 own.shared = { isView, encodingOf, fields, namesOf, SINGLE_OUT };
 
 const ngx = {

@@ -102,6 +102,9 @@ fn unclaimed(builder: &mut Builder, statement: &Statement, context: Contexts) {
         note.code(conf_code::NO_EFFECT);
     } else if let Some(directive) = all_directives().iter().find(|d| d.name == name) {
         builder.misplaced(statement, directive.contexts);
+    } else if let Some(row) = table::find(name) {
+        // A row of `http` in `stream`, or the other way round.
+        builder.misplaced(statement, row.contexts);
     } else if let Some(row) = without_effect {
         builder.misplaced(statement, row.contexts);
     } else if let Some(reason) = refused::find(name) {
@@ -140,7 +143,8 @@ fn finish(mut builder: Builder) -> (Option<Conf>, ParseContext) {
         hook(&mut builder, &main);
     }
     let variables = variables(&mut builder, RECORDS);
-    let stream = builder.take::<Option<stream::Read>>();
+    #[cfg_attr(not(feature = "script"), allow(unused_mut))]
+    let mut stream = builder.take::<Option<stream::Read>>();
     if builder.cx.diagnostics.has_errors() {
         return (None, builder.cx);
     }
@@ -154,6 +158,11 @@ fn finish(mut builder: Builder) -> (Option<Conf>, ParseContext) {
     let foreign_sessions = stream
         .as_ref()
         .is_some_and(stream::Read::has_foreign_sources);
+    #[cfg(feature = "script")]
+    if let Some(Err(message)) = stream.as_mut().map(|read| read.share_scripts(&parts)) {
+        builder.cx.diagnostics.push_error(Span::NONE, message);
+        return (None, builder.cx);
+    }
     let stream = stream.map(|read| Arc::new(read.into_conf(&main)));
     let conf = Conf {
         main,

@@ -20,10 +20,6 @@ pub(crate) const REFUSED: &[Refused] = &[
                  a script",
     },
     Refused {
-        names: "js_filter js_preread",
-        reason: "scripts see no sessions of \"stream\"",
-    },
-    Refused {
         names: "js_context_reuse_max_size",
         reason: "memory is not counted by context; \"js_memory_limit\" bounds that of all",
     },

@@ -13,7 +13,9 @@ use millpond_exchange::scope::block::{Draft, Pass, Row};
 use millpond_exchange::scope::build::{Builder, Tables};
 use millpond_exchange::scope::parts::Parts;
 use millpond_exchange::settings::declared::Declared;
-use millpond_exchange::settings::level::{self, Hooks, Level, Levels};
+#[cfg(feature = "script")]
+use millpond_exchange::settings::level::keep;
+use millpond_exchange::settings::level::{self, Hooks, Level, Levels, OwnFamily};
 use millpond_exchange::settings::listen::{Binding, Carries};
 use millpond_exchange::settings::main::MainSettings;
 use millpond_exchange::settings::{Conf, Uses};
@@ -21,6 +23,8 @@ use millpond_proxy::handler;
 use millpond_proxy::log;
 use millpond_proxy::log::access::BlockLogs;
 use millpond_proxy::map;
+#[cfg(feature = "script")]
+use millpond_proxy::script;
 use millpond_proxy::tls;
 use millpond_proxy::upstream;
 use millpond_stream::settings::FAMILIES;
@@ -62,6 +66,12 @@ const SHARED: &[&[Row]] = &[
     handler::limit_conn::ROWS,
     upstream::declare::ROWS,
     map::ROWS,
+    #[cfg(feature = "script")]
+    script::variable::ROWS,
+    #[cfg(feature = "script")]
+    script::periodic::ROWS,
+    #[cfg(feature = "script")]
+    script::shared::ROWS,
 ];
 
 /// The directives of the block.
@@ -78,13 +88,24 @@ const HOOKS: Hooks = Hooks {
     server_rooms: table::SERVER_ROOMS,
     families: FAMILIES,
     check: &[],
-    parts: &[],
+    parts: &[
+        #[cfg(feature = "script")]
+        keep::<script::Scripts>,
+    ],
     close: &[
         log::access::complete,
         handler::limit_zone::close,
+        #[cfg(feature = "script")]
+        script::close,
         settings::close,
     ],
 };
+
+/// Families of scripts, which `http` has, too.
+#[cfg(feature = "script")]
+const SCRIPTS: &[OwnFamily] = &[script::FAMILY, script::fetch::FAMILY];
+#[cfg(not(feature = "script"))]
+const SCRIPTS: &[OwnFamily] = &[];
 
 /// Contexts of the block and of what stands in it.
 const CONTEXTS: Contexts = Contexts::STREAM.union(Contexts::STREAM_SERVER);
@@ -106,9 +127,18 @@ pub(super) struct Read {
     parts: Parts,
     declared: Declared,
     uses: Uses,
+    #[cfg(feature = "script")]
+    masks: script::periodic::Masks,
 }
 
 impl Read {
+    /// Takes what `http` and `main` have declared for all scripts; the error is a mistake of both.
+    #[cfg(feature = "script")]
+    pub(super) fn share_scripts(&mut self, outer: &Parts) -> Result<(), String> {
+        script::variable::share(outer, &mut self.parts);
+        script::shared::conflict(outer, &self.parts).map_or(Ok(()), Err)
+    }
+
     /// True when connections to peers may come from addresses of others.
     pub(super) fn has_foreign_sources(&self) -> bool {
         self.uses.foreign_sources
@@ -153,9 +183,12 @@ fn stream(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
     cx.variables.fix(|name| RECORDS.has_own(name));
     mem::swap(&mut cx.files, &mut outer.files);
     mem::swap(&mut cx.diagnostics, &mut outer.diagnostics);
-    let (read, mut cx) = read(cx, statement);
+    #[cfg_attr(not(feature = "script"), allow(unused_mut))]
+    let (mut read, mut cx) = read(cx, statement);
     mem::swap(&mut cx.files, &mut builder.cx.files);
     mem::swap(&mut cx.diagnostics, &mut builder.cx.diagnostics);
+    #[cfg(feature = "script")]
+    script::periodic::add_masks(builder, mem::take(&mut read.masks));
     builder.put(Some(read));
 }
 
@@ -179,6 +212,10 @@ fn read(cx: ParseContext, statement: &Statement) -> (Read, ParseContext) {
     let bindings = listen::bindings(&mut builder.cx, &blocks.servers, Carries::Sessions);
     tls::contexts::prepare(&mut builder, &bindings);
     handler::limit_zone::check_uses(&mut builder);
+    #[cfg(feature = "script")]
+    for binding in bindings.iter().filter(|binding| binding.is_udp) {
+        settings::check_packets(&mut builder, binding);
+    }
     let variables = super::variables(&mut builder, RECORDS);
     let variable_count = variables.len();
     let mut parts = super::parts(&mut builder, variables);
@@ -191,6 +228,8 @@ fn read(cx: ParseContext, statement: &Statement) -> (Read, ParseContext) {
         parts,
         declared: builder.take(),
         uses: builder.take(),
+        #[cfg(feature = "script")]
+        masks: builder.take(),
     };
     (read, builder.cx)
 }
@@ -202,8 +241,10 @@ fn server(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
 /// Obeys a line that has no row.
 fn setting(builder: &mut Builder, statement: &Statement, context: Contexts) {
     let (levels, cx) = builder.with_cx::<Levels>();
-    if levels.apply_own(FAMILIES, (statement, context), cx) == Applied::Done {
-        return;
+    for families in [FAMILIES, SCRIPTS] {
+        if levels.apply_own(families, (statement, context), cx) == Applied::Done {
+            return;
+        }
     }
     let name = statement.name.text.as_str();
     let is_of_application = APPLICATIONS.iter().any(|prefix| name.starts_with(prefix));

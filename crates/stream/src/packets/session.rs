@@ -23,8 +23,9 @@ use super::exchange::{End, Exchange, Rules};
 use crate::content::Content;
 use crate::header;
 use crate::peer::{self, Lease, Opened};
-use crate::session::{Ended, Logged, OK, OUR_FAULT, judge, settings};
+use crate::session::{Logged, judge, settings};
 use crate::settings::SessionSettings;
+use crate::status::{Ended, OK, OUR_FAULT};
 
 /// The status of a session whose peer did not answer.
 const BAD_GATEWAY: Ended = 502;

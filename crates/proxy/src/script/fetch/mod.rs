@@ -35,7 +35,7 @@ pub const FAMILY: OwnFamily = OwnFamily::of::<FetchPolicy>();
 
 /// Settings of requests that scripts make.
 #[derive(Clone, Debug, Family)]
-#[family(http, server, location)]
+#[family(http, server, location, stream, stream_server)]
 pub struct FetchPolicy {
     /// The time between two steps of a request of `ngx.fetch()`: its connection, its sending, and
     /// each part of its answer. A whole request takes at most ten times as long.
