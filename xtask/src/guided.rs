@@ -1,7 +1,8 @@
 //! `cargo xtask release`: a release build that is guided by a profile of the program at work.
 //!
 //! ```text
-//! build with counters ──► training (bench/training.rs) ──► millpond.profdata ──► build
+//! build with counters ──► training (bench/training.rs) ──► profile ──► build
+//!                                           --profile FILE ──┘
 //! ```
 //!
 //! The compiler sees by the profile which code runs for each request, keeps it together, and keeps
@@ -10,34 +11,73 @@
 //! built without counters, so a target is named in both builds.
 //!
 //! Everything is in `target/guided`. The profile belongs to one version of the sources and of the
-//! compiler: it is not kept with the sources.
+//! compiler: it is not kept with the sources, but beside the packages that were built by it. No two
+//! trainings count the same, so that only who has the profile can make the same bytes again.
+//!
+//! 1. A profile is read from a file that is named after its bytes: cargo takes a crate for built as
+//!    long as the flags of the compiler are the same, and would mix the code of two profiles.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::bench::training;
+use crate::needs::Needs;
 use crate::tally::Tally;
 use crate::workspace;
 
-/// `cargo xtask release [--counting BINARY]`.
+/// The origin of a profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// Work now, with a binary that counts, which is built unless it is there.
+    Work { counting: Option<PathBuf> },
+    /// A file that an earlier build left.
+    Kept(PathBuf),
+}
+
+/// A program, and the profile that it was built by.
+#[derive(Clone, Debug)]
+pub(crate) struct Guided {
+    pub(crate) binary: PathBuf,
+    pub(crate) profile: PathBuf,
+}
+
+/// `cargo xtask release [--counting BINARY | --profile FILE]`.
 pub(crate) fn run(args: &[String]) -> Result<Tally> {
-    let counting = match args {
-        [] => None,
-        [option, binary] if option == "--counting" => Some(PathBuf::from(binary)),
-        [arg, ..] => bail!("`release` does not know {arg}"),
+    let profile = match args {
+        [] => Profile::Work { counting: None },
+        [option, binary] if option == "--counting" => Profile::Work {
+            counting: Some(PathBuf::from(binary)),
+        },
+        [option, file] if option == "--profile" => Profile::Kept(PathBuf::from(file)),
+        [arg, ..] => bail!("`release` takes --counting BINARY or --profile FILE, not {arg}"),
     };
     let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
-    println!("{}", binary(&flags, counting)?.display());
+    let made = make(&flags, &profile)?;
+    eprintln!("release: by the profile {}", made.profile.display());
+    println!("{}", made.binary.display());
     Ok(Tally::default())
 }
 
-/// A binary that was built by a profile, with flags of the compiler; the one that counts is built
-/// unless it is there.
-pub(crate) fn binary(flags: &str, counting: Option<PathBuf>) -> Result<PathBuf> {
-    let tool = profdata_tool()?;
+/// Builds the program by a profile, with flags of the compiler.
+pub(crate) fn make(flags: &str, profile: &Profile) -> Result<Guided> {
     let folder = workspace::root().join("target/guided");
+    let profile = match profile {
+        Profile::Kept(file) => keep(file, &folder)?,
+        Profile::Work { counting } => keep(&work(flags, counting.clone(), &folder)?, &folder)?,
+    };
+    let flags = format!("{flags} -Cprofile-use={}", profile.display());
+    let binary = build(&folder.join("build"), &flags)?;
+    Ok(Guided { binary, profile })
+}
+
+/// Lets a binary that counts work; the profile of that.
+fn work(flags: &str, counting: Option<PathBuf>, folder: &Path) -> Result<PathBuf> {
+    // Known before two builds, and not after the first.
+    Needs::of(&["wrk", "h2load", "openssl"]).met("a profile of the program at work")?;
+    let tool = profdata_tool()?;
     let counts = folder.join("counts");
     if counts.exists() {
         fs::remove_dir_all(&counts)?;
@@ -54,10 +94,34 @@ pub(crate) fn binary(flags: &str, counting: Option<PathBuf>) -> Result<PathBuf> 
     training::run(&counting, &counts)?;
     let profile = folder.join("millpond.profdata");
     merge(&tool, &counts, &profile)?;
-    build(
-        &folder.join("build"),
-        &format!("{flags} -Cprofile-use={}", profile.display()),
-    )
+    Ok(profile)
+}
+
+/// The first bytes of a profile that `llvm-profdata merge` wrote.
+const MAGIC: [u8; 8] = *b"\xfflprofi\x81";
+
+/// Copies a profile to where builds read it from, by the name of its bytes (INVARIANT 1).
+fn keep(file: &Path, folder: &Path) -> Result<PathBuf> {
+    let bytes = fs::read(file).with_context(|| format!("the profile {}", file.display()))?;
+    ensure!(
+        bytes.starts_with(&MAGIC),
+        "{} is no profile that `llvm-profdata merge` wrote",
+        file.display()
+    );
+    let output = Command::new("sha256sum").arg(file).output();
+    let text = String::from_utf8(output.context("sha256sum")?.stdout)?;
+    let sum = text.get(..16).context("sha256sum says nothing")?;
+    let kept = folder.join(format!("{sum}.profdata"));
+    match fs::read(&kept) {
+        // Its time stays, so that nothing is built again.
+        Ok(known) if known == bytes => {}
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+        _ => {
+            fs::create_dir_all(folder)?;
+            fs::write(&kept, bytes)?;
+        }
+    }
+    Ok(kept)
 }
 
 /// Builds the program with flags of the compiler; its path.
@@ -114,4 +178,36 @@ fn profdata_tool() -> Result<PathBuf> {
         )
     };
     Ok(found.with_context(wanted)?.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profiles_are_kept_by_their_bytes() {
+        let folder = std::env::temp_dir().join(format!("millpond-profile-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("given");
+        let kept_of = |bytes: &[u8]| {
+            fs::write(&file, [&MAGIC[..], bytes].concat()).unwrap();
+            keep(&file, &folder.join("guided"))
+        };
+        let (one, other) = (kept_of(b"1").unwrap(), kept_of(b"2").unwrap());
+        assert_ne!(one, other);
+        let time = || fs::metadata(&one).unwrap().modified().unwrap();
+        let before = time();
+        assert_eq!(kept_of(b"1").unwrap(), one);
+        assert_eq!(time(), before, "a known profile was written again");
+        assert!(fs::read(&one).unwrap().ends_with(b"1"));
+        // A profile that was cut off is written again.
+        fs::write(&one, MAGIC).unwrap();
+        kept_of(b"1").unwrap();
+        assert!(fs::read(&one).unwrap().ends_with(b"1"));
+        fs::write(&file, "no profile").unwrap();
+        let error = keep(&file, &folder).unwrap_err().to_string();
+        assert!(error.contains("is no profile"), "{error}");
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(keep(&file, &folder).is_err(), "a file that is not there");
+    }
 }

@@ -23,6 +23,7 @@ mod guided;
 mod hit_cost;
 mod log_lines;
 mod machine;
+mod needs;
 mod package;
 mod packages;
 mod quick;
@@ -71,20 +72,24 @@ const USAGE: &str = "usage: cargo xtask TASK
   seeds [PLAN...] [--brief]
                          the experiments of articles on caching, on nginx and the release binary
                          (or MILLPOND_BIN); all of them together write docs/seeds.md
-  release [--counting BINARY]
+  release [--counting BINARY | --profile FILE]
                          a release build that is guided by a profile of the program at work, in
                          target/guided: builds with counters (or takes BINARY, which has them),
-                         works, builds again; needs wrk, h2load and llvm-profdata
-  package [--debug | --guided] [--static] [--repository DIR --key KEY]
+                         works, builds again; needs wrk, h2load, openssl and llvm-profdata;
+                         --profile builds by the profile in FILE instead
+  package [--debug | --guided | --profile FILE] [--static]
+          [--repository DIR --key KEY]
                          a release build as .deb, .rpm and tarball with their checksums, in
                          target/package/out; --debug packs the quick build, --guided one
-                         as `release` makes it, --static adds a tarball that needs no C
-                         library, --repository adds all to repositories for apt and dnf in
-                         DIR, signed by a key of gpg
+                         as `release` makes it with its profile beside it, --profile one by
+                         that profile, --static adds a tarball that needs no C library,
+                         --repository adds all to repositories for apt and dnf in DIR,
+                         signed by a key of gpg
   package --image [--debug]
                          a container image with that program and nothing else, by podman
   package --check | --chart | --rollout | --container | --boot [--release] [--upgrades N]
-                         --check checks packages as `test` does, --chart the Helm chart alone;
+                         --check checks packages as `test` does and installs the packagers
+                         that it needs, --chart checks the Helm chart alone;
                          --boot installs and upgrades one, N times (5), in a container that
                          boots with systemd (root, systemd-nspawn, mmdebstrap); --rollout
                          brings some to three of them with the role of contrib/ansible

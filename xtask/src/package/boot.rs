@@ -46,13 +46,10 @@ pub(super) fn run(args: &[String]) -> Result<Tally> {
             _ => bail!("`package --boot` does not know {arg}"),
         }
     }
-    if let Some(program) = nspawn::missing() {
-        println!("package --boot: skipped, it needs {program}");
-        return Ok(Tally::SKIP);
-    }
+    nspawn::missing().met("package --boot")?;
     tools::install()?;
     let folder = target().join("boot");
-    let staged = stage::make(&build::dynamic(build)?, &folder)?;
+    let staged = stage::make(&build::dynamic(&build)?, &folder)?;
     let out = folder.join("out");
     pack(&staged, &out, Compression::Fast)?;
     nspawn::bootstrap(&root(), PACKAGES)?;
@@ -71,9 +68,9 @@ const FEW_UPGRADES: usize = 2;
 
 /// Tries packages that were made, where `--boot` has made a machine before.
 pub(super) fn check(out: &Path) -> Result<Tally> {
-    let made = (!root().exists()).then_some("`cargo xtask package --boot` once");
-    if let Some(program) = nspawn::missing().or(made) {
-        println!("package: booted machine: skipped, it needs {program}");
+    let made = (!root().exists()).then(|| "`cargo xtask package --boot` once".to_string());
+    if let Some(what) = nspawn::missing().and(made).told() {
+        println!("package: booted machine: skipped, it needs {what}");
         return Ok(Tally::SKIP);
     }
     try_on(out, FEW_UPGRADES)

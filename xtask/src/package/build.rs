@@ -4,19 +4,21 @@
 //! A program without wishes for libraries is linked against musl, which `rustup` and Debian's
 //! `musl-tools` have. It has OpenSSL inside, whatever `OPENSSL_NO_VENDOR` says.
 
-use super::{check::said, has};
-use crate::{checks, guided, workspace};
+use super::{check::said, glibc};
+use crate::guided::{self, Profile};
+use crate::needs::{Needs, has};
+use crate::{checks, workspace};
 use anyhow::{Context, Result, ensure};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Effort that goes into the code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Build {
     /// With optimisation, for users.
     Release,
     /// The same, by a profile of the program at work.
-    Guided,
+    Guided(Profile),
     /// The quick one, for tests of the packages.
     Quick,
 }
@@ -27,54 +29,78 @@ pub(super) struct Built {
     pub(super) path: PathBuf,
     /// The kind of machine.
     pub(super) triple: String,
+    /// The profile that it was built by.
+    pub(super) profile: Option<PathBuf>,
+}
+
+impl Built {
+    /// A program for machines like this one.
+    pub(super) fn here(path: PathBuf, triple: String) -> Built {
+        Built {
+            path,
+            triple,
+            profile: None,
+        }
+    }
 }
 
 /// Builds the program for this machine and those like it.
-pub(super) fn dynamic(build: Build) -> Result<Built> {
-    if build == Build::Guided {
+pub(super) fn dynamic(build: &Build) -> Result<Built> {
+    let triple = workspace::host()?;
+    if let Build::Guided(profile) = build {
+        let made = guided::make(&(release_flags() + &glibc::flags()?), profile)?;
         return Ok(Built {
-            path: guided::binary(&release_flags(), None)?,
-            triple: workspace::host()?,
+            profile: Some(made.profile),
+            ..Built::here(made.binary, triple)
         });
     }
     run(build, checks::build_quick_binary(), "")?;
-    Ok(Built {
-        path: folder("", build),
-        triple: workspace::host()?,
+    Ok(Built::here(folder("", build), triple))
+}
+
+/// The things that are missing for a program without libraries.
+pub(super) fn missing_for_static() -> Needs {
+    Needs::of(&["musl-gcc"]).and(missing_std(&triple()))
+}
+
+/// The standard library of a kind of machine, if it is not there and nobody can add it.
+fn missing_std(triple: &str) -> Option<String> {
+    let is_there = has("rustup") || has_std(triple).unwrap_or(false);
+    (!is_there).then(|| {
+        format!("the standard library of Rust for {triple} (`rustup target add`, or the system's)")
     })
 }
 
-/// The name of what is wanted for a program without libraries, if it is not there.
-pub(super) fn missing_for_static() -> Option<&'static str> {
-    // It knows no `--version`.
-    let is_there = Command::new("musl-gcc").arg("-dumpversion").output();
-    if !is_there.is_ok_and(|output| output.status.success()) {
-        return Some("musl-gcc");
+/// Has rustup add the standard library of a kind of machine, unless it is there.
+fn add_std(triple: &str) -> Result<()> {
+    if !has_std(triple)? {
+        println!("package: the standard library for {triple} is added by rustup");
+        said(Command::new("rustup").args(["target", "add", triple]))?;
     }
-    (!has("rustup") && !has_target().unwrap_or(false)).then_some("rustup")
+    Ok(())
 }
 
 /// Builds the program with everything inside.
-pub(super) fn with_all_inside(build: Build) -> Result<Built> {
+pub(super) fn with_all_inside(build: &Build) -> Result<Built> {
     let triple = triple();
-    if !has_target()? {
-        println!("package: the standard library for {triple} is added by rustup");
-        said(Command::new("rustup").args(["target", "add", &triple]))?;
-    }
+    add_std(&triple)?;
     let mut command = checks::build_quick_binary();
     command.args(["--target", &triple]);
     command.env(format!("CC_{}", triple.replace('-', "_")), "musl-gcc");
     command.env("OPENSSL_NO_VENDOR", "0");
     run(build, command, &triple)?;
-    Ok(Built {
-        path: folder(&triple, build),
-        triple,
-    })
+    Ok(Built::here(folder(&triple, build), triple))
 }
 
-fn run(build: Build, mut command: Command, triple: &str) -> Result<()> {
-    if build != Build::Quick {
-        command.arg("--release").env("RUSTFLAGS", release_flags());
+fn run(build: &Build, mut command: Command, triple: &str) -> Result<()> {
+    if *build != Build::Quick {
+        let more = match triple {
+            "" => glibc::flags()?,
+            _ => String::new(),
+        };
+        command
+            .arg("--release")
+            .env("RUSTFLAGS", release_flags() + &more);
     }
     let status = command.status().context("cargo")?;
     ensure!(status.success(), "the binary does not build {triple}");
@@ -85,17 +111,17 @@ fn triple() -> String {
     format!("{}-unknown-linux-musl", std::env::consts::ARCH)
 }
 
-/// True if the compiler has what it needs for musl.
-fn has_target() -> Result<bool> {
+/// True if the compiler has the standard library of a kind of machine.
+fn has_std(triple: &str) -> Result<bool> {
     let mut ask = Command::new("rustc");
-    ask.args(["--print", "target-libdir", "--target", &triple()]);
-    Ok(PathBuf::from(said(&mut ask)?.trim()).is_dir())
+    ask.args(["--print", "target-libdir", "--target", triple]);
+    Ok(Path::new(said(&mut ask)?.trim()).is_dir())
 }
 
-fn folder(triple: &str, build: Build) -> PathBuf {
+fn folder(triple: &str, build: &Build) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
     let profile = match build {
-        Build::Release | Build::Guided => "release",
+        Build::Release | Build::Guided(_) => "release",
         Build::Quick => "debug",
     };
     let root = workspace::root().join(target);

@@ -41,15 +41,33 @@ fn tools() -> PathBuf {
     workspace::root().join("target/tools")
 }
 
+/// The schemas as they are shipped.
+fn schemas_of_python() -> PathBuf {
+    tools().join("python/kubernetes_validate/kubernetes-json-schema")
+}
+
+/// The programs and schemas that are missing for the check, and what installs them.
+pub(super) fn missing() -> Option<String> {
+    let wanted = [
+        ("helm", tools().join("bin/helm")),
+        ("kubeconform", tools().join("bin/kubeconform")),
+        ("kubernetes-validate", schemas_of_python()),
+    ];
+    let missing = wanted.iter().filter(|(_, path)| !path.exists());
+    let names: Vec<&str> = missing.map(|(name, _)| *name).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "{} in target/tools: `cargo xtask setup` installs them with Go and Python",
+            names.join(", ")
+        )
+    })
+}
+
 /// Each set of values gives manifests that Kubernetes takes, with a configuration that the program
 /// takes; a manifest with a mistake is refused, so that the check can fail.
 pub(super) fn check() -> Result<Checked> {
-    let python = tools().join("python/kubernetes_validate/kubernetes-json-schema");
-    if !tools().join("bin/helm").is_file() || !tools().join("bin/kubeconform").is_file() {
-        return Ok(Checked::No("helm or kubeconform"));
-    }
-    if !python.is_dir() {
-        return Ok(Checked::No("kubernetes-validate"));
+    if let Some(what) = missing() {
+        return Ok(Checked::No(what));
     }
     let folder = target().join("chart");
     fs::remove_dir_all(&folder).or_else(ignore_missing)?;
@@ -57,7 +75,7 @@ pub(super) fn check() -> Result<Checked> {
     sets.extend(files(&chart().join("ci"))?);
     for version in VERSIONS {
         let schemas = folder.join(version);
-        let from = python.join(format!("v{version}-local-strict"));
+        let from = schemas_of_python().join(format!("v{version}-local-strict"));
         write_schemas(&from, &schemas)?;
         for values in &sets {
             let manifests = helm("template", version, values)?;

@@ -10,9 +10,10 @@
 use super::build::Built;
 use super::stage::{self, Stage};
 use super::{
-    Compression, SUMS, boot, chart, has, ignore_missing, pack, repository_check, symbols, target,
+    Compression, SUMS, boot, chart, glibc, ignore_missing, pack, repository_check, symbols, target,
     tools, vim,
 };
+use crate::needs::Needs;
 use crate::tally::Tally;
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
@@ -36,18 +37,19 @@ pub(crate) fn run() -> Result<Tally> {
         let tree = texts.folder.join("tree");
         serves(&workspace::binary(), &texts.folder.join("etc"), &tree)
     })?;
+    tally += named("C library", || glibc::check(&workspace::binary()))?;
     tally += chart()?;
     if !tools::are_there() {
-        println!("package: skipped, the packagers are not there (`cargo xtask package`)");
+        println!(
+            "package: skipped, the packagers are not there: `cargo xtask package --check` installs \
+             them into target/tools"
+        );
         tally += Tally::SKIP;
         return Ok(tally);
     }
     let first = folder.join("first");
     let second = folder.join("second");
-    let built = Built {
-        path: workspace::binary(),
-        triple: workspace::host()?,
-    };
+    let built = Built::here(workspace::binary(), workspace::host()?);
     for out in [&first, &second] {
         let staged = stage::make(&built, &folder)?;
         pack(&staged, out, Compression::Fast)?;
@@ -81,18 +83,25 @@ pub(super) fn chart() -> Result<Tally> {
 }
 
 /// The outcome of a check that was made, or was not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Checked {
     Yes,
-    /// A program that it needs is missing.
-    No(&'static str),
+    /// Something that it needs is missing.
+    No(String),
+}
+
+impl Checked {
+    /// The reason that a check which needs these programs cannot be made, if there is one.
+    pub(super) fn lacks(programs: &[&'static str]) -> Option<Checked> {
+        Needs::of(programs).told().map(Checked::No)
+    }
 }
 
 pub(super) fn named(name: &str, check: impl FnOnce() -> Result<Checked>) -> Result<Tally> {
     Ok(match check() {
         Ok(Checked::Yes) => Tally::PASS,
-        Ok(Checked::No(program)) => {
-            println!("package: {name}: skipped, {program} is not installed");
+        Ok(Checked::No(what)) => {
+            println!("package: {name}: skipped, it needs {what}");
             Tally::SKIP
         }
         Err(error) => {
@@ -141,8 +150,8 @@ fn pages(staged: &Stage) -> Result<Checked> {
     }
     let page = fs::read_to_string(staged.folder.join("man/millpond.conf.5"))?;
     ensure!(page.contains("proxy_cache_path"), "no directives");
-    if Command::new("mandoc").arg("-h").output().is_err() {
-        return Ok(Checked::No("mandoc"));
+    if let Some(no) = Checked::lacks(&["mandoc"]) {
+        return Ok(no);
     }
     said(
         Command::new("mandoc")
@@ -166,8 +175,8 @@ fn scripts(staged: &Stage) -> Result<Checked> {
                  [[ ${COMPREPLY[*]} == --json ]]";
     let script = format!("source {}; {words}", completion.display());
     said(Command::new("bash").args(["-c", &script]))?;
-    if !has("shellcheck") {
-        return Ok(Checked::No("shellcheck"));
+    if let Some(no) = Checked::lacks(&["shellcheck"]) {
+        return Ok(no);
     }
     said(Command::new("shellcheck").args(["-s", "sh"]).args(&all))?;
     Ok(Checked::Yes)
@@ -185,8 +194,8 @@ fn role() -> Result<Checked> {
             "README.md lacks {name}"
         );
     }
-    if !has("ansible-playbook") {
-        return Ok(Checked::No("ansible-core"));
+    if let Some(no) = Checked::lacks(&["ansible-playbook"]) {
+        return Ok(no);
     }
     let mut command = Command::new("ansible-playbook");
     command.args(["-i", "one,", "--syntax-check", "deploy.yml"]);
@@ -375,7 +384,7 @@ fn crates_are_listed(out: &Path, program: &Path) -> Result<Checked> {
 fn installed(deb: &Path, root: &Path) -> Result<Checked> {
     if Path::new("/run/systemd/system").exists() || !crate::packages::is_root() {
         // Scripts of dpkg would speak to the service manager of the machine.
-        return Ok(Checked::No("a machine without systemd, as root,"));
+        return Ok(Checked::No("root, where systemd does not run".to_string()));
     }
     fs::remove_dir_all(root).or_else(ignore_missing)?;
     fs::create_dir_all(root.join("var/lib/dpkg/info"))?;
@@ -421,8 +430,8 @@ fn installed(deb: &Path, root: &Path) -> Result<Checked> {
 }
 
 fn lintian(debs: &[PathBuf]) -> Result<Checked> {
-    if !has("lintian") {
-        return Ok(Checked::No("lintian"));
+    if let Some(no) = Checked::lacks(&["lintian"]) {
+        return Ok(no);
     }
     let mut command = Command::new("lintian");
     command.args([
@@ -437,8 +446,8 @@ fn lintian(debs: &[PathBuf]) -> Result<Checked> {
 }
 
 fn rpm(path: &Path) -> Result<Checked> {
-    if !has("rpm") {
-        return Ok(Checked::No("rpm"));
+    if let Some(no) = Checked::lacks(&["rpm"]) {
+        return Ok(no);
     }
     let list = said(
         Command::new("rpm")

@@ -10,8 +10,8 @@
 
 use super::build::{self, Build, Built};
 use super::check::{Checked, named, said};
-use super::{has, ignore_missing, stage, target};
-use crate::packages;
+use super::{ignore_missing, stage, target};
+use crate::needs::Needs;
 use crate::tally::Tally;
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
@@ -86,8 +86,15 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Programs of an image.
+const PROGRAMS: [&str; 2] = ["podman", "runc"];
+
 /// Builds the image with the storage of the user.
-pub(super) fn make(build: Build) -> Result<()> {
+pub(super) fn make(build: &Build) -> Result<()> {
+    // Known before the build.
+    build::missing_for_static()
+        .and_those(Needs::of(&PROGRAMS[..1]))
+        .met("package --image")?;
     let (folder, version) = context(&build::with_all_inside(build)?)?;
     let name = build_image(Podman { storage: None }, &folder, &version)?;
     println!("{name}");
@@ -104,11 +111,11 @@ fn build_image(podman: Podman, folder: &Path, version: &str) -> Result<String> {
 
 /// Runs the checks.
 pub(super) fn check() -> Result<Tally> {
-    if let Some(program) = build::missing_for_static() {
-        println!("package --container: skipped, it needs {program}");
-        return Ok(Tally::SKIP);
-    }
-    let (folder, version) = context(&build::with_all_inside(Build::Quick)?)?;
+    build::missing_for_static()
+        .and_those(Needs::of(&PROGRAMS))
+        .and_root()
+        .met("package --container")?;
+    let (folder, version) = context(&build::with_all_inside(&Build::Quick)?)?;
     let mut tally = named("a folder with nothing else", || alone(&folder))?;
     tally += named("image", || image(&folder, &version))?;
     Ok(tally)
@@ -116,9 +123,6 @@ pub(super) fn check() -> Result<Tally> {
 
 /// The program finds users and names of hosts where there is nothing of a C library.
 fn alone(folder: &Path) -> Result<Checked> {
-    if !packages::is_root() {
-        return Ok(Checked::No("a session of root"));
-    }
     let root = target().join("alone");
     fs::remove_dir_all(&root).or_else(ignore_missing)?;
     copy(
@@ -198,9 +202,6 @@ impl Drop for Container<'_> {
 
 /// The image serves, from the cache, is healthy, writes its log and ends well.
 fn image(folder: &Path, version: &str) -> Result<Checked> {
-    if !has("podman") || !has("runc") || !packages::is_root() {
-        return Ok(Checked::No("podman with runc, for root,"));
-    }
     let storage = target().join("podman");
     let podman = Podman {
         storage: Some(&storage),

@@ -22,6 +22,7 @@ mod check;
 mod commands;
 mod completions;
 mod files;
+mod glibc;
 mod image;
 mod inventory;
 mod manifest;
@@ -36,8 +37,10 @@ mod symbols;
 mod tools;
 mod vim;
 
+use crate::guided::Profile;
+use crate::needs::Needs;
 use crate::tally::Tally;
-use crate::{packages, workspace};
+use crate::workspace;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -61,15 +64,24 @@ fn target() -> PathBuf {
 }
 
 /// The packages that are wanted.
+#[derive(Debug, PartialEq, Eq)]
 struct Order {
     build: Build,
     /// True if a tarball without wishes for libraries is wanted, too.
     has_static: bool,
-    /// True if a container image is wanted, and nothing else.
-    is_image: bool,
+    kind: Kind,
     repository: Option<PathBuf>,
     /// The key that signs the repository.
     key: Option<String>,
+}
+
+/// The thing that is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Packages for machines like this one.
+    Here,
+    /// A container image, and nothing else.
+    Image,
 }
 
 impl Order {
@@ -77,7 +89,7 @@ impl Order {
         let mut order = Order {
             build: Build::Release,
             has_static: false,
-            is_image: false,
+            kind: Kind::Here,
             repository: None,
             key: None,
         };
@@ -85,12 +97,17 @@ impl Order {
         while let Some(arg) = args.next() {
             let mut value = || args.next().with_context(|| format!("{arg} wants a value"));
             match arg.as_str() {
-                "--debug" => order.build = Build::Quick,
-                "--guided" => order.build = Build::Guided,
+                "--debug" => order.set_build(Build::Quick)?,
+                "--guided" => order.set_build(Build::Guided(Profile::Work { counting: None }))?,
+                "--profile" => {
+                    let file = PathBuf::from(value()?);
+                    order.set_build(Build::Guided(Profile::Kept(file)))?;
+                }
                 "--static" => order.has_static = true,
-                "--image" => order.is_image = true,
+                "--image" => order.kind = Kind::Image,
                 "--repository" => order.repository = Some(PathBuf::from(value()?)),
                 "--key" => order.key = Some(value()?.clone()),
+                task if TASKS.contains(&task) => bail!("{task} stands alone: it has no other word"),
                 _ => bail!("`package` does not know {arg}; `cargo xtask` lists what it takes"),
             }
         }
@@ -100,52 +117,86 @@ impl Order {
         );
         Ok(order)
     }
+
+    fn set_build(&mut self, build: Build) -> Result<()> {
+        ensure!(
+            self.build == Build::Release,
+            "one of --debug, --guided and --profile FILE: there is one program in a package"
+        );
+        self.build = build;
+        Ok(())
+    }
+
+    /// The things that are missing to make it, which are better known before the builds.
+    fn needs(&self) -> Needs {
+        let mut needs = Needs::of(&["objcopy", "strip", "readelf", "tar", "gzip"]);
+        if self.has_static {
+            needs = needs.and_those(build::missing_for_static());
+        }
+        if self.repository.is_some() {
+            needs = needs.and_those(Needs::of(&repository::PROGRAMS));
+        }
+        needs
+    }
 }
+
+/// The tasks that check something, and take no other option.
+const TASKS: [&str; 4] = ["--check", "--chart", "--rollout", "--container"];
 
 /// Builds the packages; with `--check` it checks them, as `cargo xtask test` does.
 pub(crate) fn run(args: &[String]) -> Result<Tally> {
-    if let [first, rest @ ..] = args
-        && first == "--boot"
-    {
-        return boot::run(rest);
+    match args {
+        [first, rest @ ..] if first == "--boot" => boot::run(rest),
+        [one] if TASKS.contains(&one.as_str()) => check_one(one),
+        _ => make(&Order::read(args)?),
     }
-    if let [arg] = args {
-        match arg.as_str() {
-            "--check" => {
-                build::dynamic(Build::Quick)?;
-                return check();
-            }
-            "--rollout" => return rollout::run(),
-            "--chart" => return check::chart(),
-            "--container" => return image::check(),
-            _ => {}
+}
+
+fn check_one(task: &str) -> Result<Tally> {
+    match task {
+        "--rollout" => rollout::run(),
+        "--container" => image::check(),
+        "--chart" => match chart::missing() {
+            Some(what) => bail!("package --chart needs {what}"),
+            None => check::chart(),
+        },
+        _ => {
+            tools::install()?;
+            build::dynamic(&Build::Quick)?;
+            check()
         }
     }
-    let order = Order::read(args)?;
-    let has_static = order.has_static || order.is_image;
-    if let Some(program) = build::missing_for_static().filter(|_| has_static) {
-        bail!("a program with everything inside needs {program}");
-    }
-    if order.is_image {
-        image::make(order.build)?;
+}
+
+/// Makes what was ordered.
+fn make(order: &Order) -> Result<Tally> {
+    if order.kind == Kind::Image {
+        image::make(&order.build)?;
         return Ok(Tally::PASS);
     }
+    order.needs().met("package")?;
+    let built = build::dynamic(&order.build)?;
+    glibc::tell(&built, &order.build)?;
     let out = target().join("out");
     let compression = match order.build {
-        Build::Release | Build::Guided => Compression::Full,
+        Build::Release | Build::Guided(_) => Compression::Full,
         Build::Quick => Compression::Fast,
     };
     tools::install()?;
-    let staged = stage::make(&build::dynamic(order.build)?, &target())?;
+    let staged = stage::make(&built, &target())?;
     pack(&staged, &out, compression)?;
+    if let Some(profile) = &built.profile {
+        let name = format!("millpond-{}.profdata", staged.program.version);
+        fs::copy(profile, out.join(name))?;
+    }
     if order.has_static {
-        let built = build::with_all_inside(order.build)?;
+        let built = build::with_all_inside(&order.build)?;
         let staged = stage::make(&built, &target().join("static"))?;
         tarball(&staged.program, "-static", &out)?;
-        sums(&out)?;
     }
-    if let Some((folder, key)) = order.repository.zip(order.key) {
-        repository::publish(&out, &folder, &Signer { key, home: None })?;
+    sums(&out)?;
+    if let Some((folder, key)) = order.repository.as_ref().zip(order.key.clone()) {
+        repository::publish(&out, folder, &Signer { key, home: None })?;
         println!("{}", folder.display());
     }
     println!("{}", out.display());
@@ -196,7 +247,9 @@ fn deb(staged: &stage::Stage, out: &Path, compression: Compression) -> Result<()
         .args(["--no-build", "--no-strip", "--quiet", "--manifest-path"])
         .arg(staged.folder.join("Cargo.toml"))
         .arg("--output")
-        .arg(out);
+        .arg(out)
+        // Debian has another name for the kind of machine.
+        .args(["--target", &staged.triple]);
     if compression == Compression::Fast {
         command.arg("--fast");
     }
@@ -209,7 +262,7 @@ fn rpm(staged: &stage::Stage, requires: &str, out: &Path, compression: Compressi
     command
         .arg("--output")
         .arg(out)
-        .args(["--auto-req", requires]);
+        .args(["--auto-req", requires, "--arch", staged.processor()]);
     if compression == Compression::Fast {
         command.args(["--payload-compress", "gzip"]);
     }
@@ -218,8 +271,11 @@ fn rpm(staged: &stage::Stage, requires: &str, out: &Path, compression: Compressi
 
 /// Makes a tarball, whose name has a word at its end.
 fn tarball(staged: &stage::Stage, word: &str, out: &Path) -> Result<()> {
-    let machine = std::env::consts::ARCH;
-    let name = format!("millpond-{}-linux-{machine}{word}", staged.version);
+    let name = format!(
+        "millpond-{}-linux-{}{word}",
+        staged.version,
+        staged.processor()
+    );
     let tree = staged.folder.join(&name);
     fs::remove_dir_all(&tree).or_else(ignore_missing)?;
     files::copy(&staged.folder, &tree)?;
@@ -246,7 +302,48 @@ fn ignore_missing(error: std::io::Error) -> std::io::Result<()> {
     }
 }
 
-/// True if a program is there.
-fn has(program: &str) -> bool {
-    packages::runs(program, &["--version"])
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(words: &str) -> Result<Order> {
+        let args: Vec<String> = words.split_whitespace().map(ToString::to_string).collect();
+        Order::read(&args)
+    }
+
+    #[test]
+    fn a_package_has_one_program() {
+        let kept = Build::Guided(Profile::Kept(PathBuf::from("a.profdata")));
+        let work = Build::Guided(Profile::Work { counting: None });
+        for (words, expected) in [
+            ("", Build::Release),
+            ("--debug", Build::Quick),
+            ("--guided --static", work),
+            ("--profile a.profdata", kept),
+        ] {
+            assert_eq!(order(words).unwrap().build, expected, "{words}");
+        }
+        for words in [
+            "--guided --profile a",
+            "--debug --guided",
+            "--profile a --debug",
+        ] {
+            let error = order(words).unwrap_err().to_string();
+            assert!(error.contains("one of"), "{words}: {error}");
+        }
+    }
+
+    #[test]
+    fn words_that_do_not_fit_are_refused() {
+        for (words, expected) in [
+            ("--profile", "--profile wants a value"),
+            ("--check --debug", "--check stands alone"),
+            ("--debug --check", "--check stands alone"),
+            ("--repository r", "go together"),
+            ("--fast", "does not know --fast"),
+        ] {
+            let error = order(words).unwrap_err().to_string();
+            assert!(error.contains(expected), "{words}: {error}");
+        }
+    }
 }

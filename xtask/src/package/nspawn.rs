@@ -3,8 +3,8 @@
 //! A machine has no network but its own loopback. Its root is a folder that is made once.
 
 use super::check::said;
-use super::{has, ignore_missing};
-use crate::packages;
+use super::ignore_missing;
+use crate::needs::Needs;
 use crate::tally::Tally;
 use anyhow::{Context, Result};
 use millpond_testkit::Deadline;
@@ -46,12 +46,9 @@ pub(super) enum Root {
     Forgotten,
 }
 
-/// The first thing that is missing to boot a machine.
-pub(super) fn missing() -> Option<&'static str> {
-    let missing = ["systemd-nspawn", "mmdebstrap"]
-        .into_iter()
-        .find(|it| !has(it));
-    missing.or((!packages::is_root()).then_some("root"))
+/// The things that are missing to boot a machine.
+pub(super) fn missing() -> Needs {
+    Needs::of(&["systemd-nspawn", "mmdebstrap", "nsenter"]).and_root()
 }
 
 /// Makes the root of a machine with some packages, once.

@@ -20,6 +20,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Programs that make and sign them.
+pub(super) const PROGRAMS: [&str; 5] = ["gpg", "apt-ftparchive", "createrepo_c", "rpm", "rpmsign"];
+
 /// The key that signs, as gpg knows it.
 #[derive(Clone, Debug)]
 pub(super) struct Signer {

@@ -4,8 +4,8 @@
 //! of the machine is read or changed.
 
 use super::check::{Checked, package, said};
+use super::ignore_missing;
 use super::repository::{Signer, publish};
-use super::{has, ignore_missing};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -66,8 +66,8 @@ impl Drop for Made {
 
 /// Makes repositories of the packages in a folder, and lets the clients at them.
 pub(super) fn run(packages: &Path, folder: &Path) -> Result<Checked> {
-    if let Some(program) = PROGRAMS.into_iter().find(|it| !has(it)) {
-        return Ok(Checked::No(program));
+    if let Some(no) = Checked::lacks(&PROGRAMS) {
+        return Ok(no);
     }
     fs::remove_dir_all(folder).or_else(ignore_missing)?;
     let repository = folder.join("repository");

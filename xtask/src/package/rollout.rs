@@ -14,7 +14,8 @@
 
 use super::check::said;
 use super::nspawn::{self, LOAD, Machine, Root, Step};
-use super::{Build, Compression, build, has, ignore_missing, pack, stage, target, tools};
+use super::{Build, Compression, build, ignore_missing, pack, stage, target, tools};
+use crate::needs::Needs;
 use crate::tally::Tally;
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
@@ -31,19 +32,16 @@ const CONF: &str = include_str!("../../../packaging/millpond.conf");
 
 /// Runs the steps, each of which is a check and begins where the one before ended.
 pub(super) fn run() -> Result<Tally> {
-    let programs = ["ansible-playbook", "ssh", "dpkg-deb"];
-    let missing = nspawn::missing().or(programs.into_iter().find(|it| !is_there(it)));
-    if let Some(program) = missing {
-        println!("package --rollout: skipped, it needs {program}");
-        return Ok(Tally::SKIP);
-    }
+    nspawn::missing()
+        .and_those(Needs::of(&[
+            "ansible-playbook",
+            "ssh",
+            "ssh-keygen",
+            "dpkg-deb",
+        ]))
+        .met("package --rollout")?;
     let fleet = Fleet::make()?;
     Ok(nspawn::make_steps("rollout", &fleet, &STEPS))
-}
-
-/// ssh has no `--version`.
-fn is_there(program: &str) -> bool {
-    has(program) || Path::new("/usr/bin").join(program).is_file()
 }
 
 const STEPS: [Step<Fleet>; 6] = [
@@ -171,7 +169,7 @@ fn marked(mark: &str) -> String {
 
 /// Makes three versions of the package; the third one's program does not start.
 fn packages(folder: &Path) -> Result<()> {
-    let staged = stage::make(&build::dynamic(Build::Quick)?, folder)?;
+    let staged = stage::make(&build::dynamic(&Build::Quick)?, folder)?;
     let out = folder.join("out");
     pack(&staged, &out, Compression::Fast)?;
     let prefix = format!("millpond_{}-1_", staged.program.version);

@@ -20,11 +20,18 @@ use std::process::Command;
 pub(super) struct Stage {
     pub(super) folder: PathBuf,
     pub(super) version: String,
+    /// The triple of the machines that it is for.
+    pub(super) triple: String,
     /// Seconds since 1970 that every file's time is.
     pub(super) epoch: u64,
 }
 
 impl Stage {
+    /// The kind of processor, as kernel and RPM call it.
+    pub(super) fn processor(&self) -> &str {
+        self.triple.split('-').next().unwrap_or_default()
+    }
+
     /// A packer that works on it, with its time.
     pub(super) fn packer(&self, mut command: Command) -> Command {
         command
@@ -79,9 +86,12 @@ pub(super) struct Staged {
 
 /// Stages a program that was built, and all else, in a folder of its own below `target`.
 pub(super) fn make(built: &Built, target: &Path) -> Result<Staged> {
-    let program = make_texts(&built.path, target)?;
+    let program = Stage {
+        triple: built.triple.clone(),
+        ..make_texts(&built.path, target)?
+    };
     let inventory = inventory::Inventory::of(&built.triple)?;
-    let symbols = symbols::split(&built.path, &program)?;
+    let symbols = symbols::split(built, &program)?;
     add_section(&program.folder, &inventory.section()?)?;
     let bom = inventory.cyclonedx(&date(program.epoch, "+%Y-%m-%dT%H:%M:%SZ")?)?;
     Ok(Staged {
@@ -107,6 +117,7 @@ pub(super) fn make_texts(binary: &Path, target: &Path) -> Result<Stage> {
     let stage = Stage {
         folder: target.join("stage"),
         version: env!("CARGO_PKG_VERSION").to_string(),
+        triple: workspace::host()?,
         epoch: epoch()?,
     };
     let folder = &stage.folder;

@@ -8,6 +8,7 @@
 //! Debuggers, `perf` and `addr2line` find the file by the build id, or by the name and the checksum
 //! in the program. The package with symbols wants that very version of the program.
 
+use super::build::Built;
 use super::stage::{Stage, write};
 use super::{check::said, manifest};
 use anyhow::{Context, Result, ensure};
@@ -19,7 +20,8 @@ use std::process::Command;
 const FOLDER: &str = "symbols";
 
 /// Puts the program without its symbols into the stage, and gives the stage of the symbols.
-pub(super) fn split(binary: &Path, staged: &Stage) -> Result<Stage> {
+pub(super) fn split(built: &Built, staged: &Stage) -> Result<Stage> {
+    let binary = &built.path;
     let id = build_id(binary)?;
     let (first, rest) = id.split_at_checked(2).context("a short build id")?;
     let symbols = Stage {

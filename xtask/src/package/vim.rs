@@ -2,7 +2,6 @@
 //! numbers in colours of their own.
 
 use super::check::{Checked, said};
-use super::has;
 use super::stage::{Stage, write};
 use crate::workspace;
 use anyhow::{Result, ensure};
@@ -92,8 +91,8 @@ const LINE: &str = "proxy_cache_valid 200 $uri \"a b\"; # why";
 
 /// Vim takes a file for a configuration, and sees the kind of each word.
 pub(super) fn check(stage: &Stage) -> Result<Checked> {
-    if !has("vim") {
-        return Ok(Checked::No("vim"));
+    if let Some(no) = Checked::lacks(&["vim"]) {
+        return Ok(no);
     }
     let folder = stage.folder.join(FOLDER);
     let conf = stage.folder.join("millpond.conf");
