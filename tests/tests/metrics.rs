@@ -573,6 +573,7 @@ const RULES: &str = "
         location /said { proxy_pass http://%%ORIGIN%%; proxy_cache_no_vary_search on; }
         location /stored { proxy_pass http://%%ORIGIN%%; cached_only 1; }
         location /group { proxy_pass http://%%ORIGIN%%; proxy_cache_groups on; }
+        location /class { proxy_pass http://%%ORIGIN%%; proxy_cache_vary Accept as $arg_class; }
         location = /metrics { metrics; }
     }";
 
@@ -584,6 +585,8 @@ fn a_zone_counts_what_rules_beyond_ordinary_caching_decide() -> Result<()> {
     origin.route("/said", said.body("said"));
     let invalidates = Answer::new(200).header("Cache-Group-Invalidation", "\"x\", \"y\"");
     origin.route("/group", invalidates.body("done"));
+    let varied = Answer::new(200).header("Vary", "Accept-Language, Accept");
+    origin.route("/class", varied.body("varied"));
     let proxy = Proxy::new(Kind::Millpond, RULES).origin(&origin).start()?;
     let client = Client::new(proxy.port());
     let query = || Request::new("QUERY", "/search").header("Content-Type", "text/plain");
@@ -608,6 +611,12 @@ fn a_zone_counts_what_rules_beyond_ordinary_caching_decide() -> Result<()> {
         Request::get("/said?utm=4"),
         Request::get("/stored"),
         Request::post("/group", "x"),
+        // What does not vary is of no class.
+        Request::get("/class/plain?class=a"),
+        Request::get("/class/plain?class=a"),
+        Request::get("/class?class=a"),
+        Request::get("/class?class=a").header("Accept", "text/html"),
+        Request::get("/class?class=a").header("Accept", "*/*"),
     ];
     for request in &requests {
         client.send(request)?;
@@ -618,6 +627,7 @@ fn a_zone_counts_what_rules_beyond_ordinary_caching_decide() -> Result<()> {
         ("graphql_hit", 2),
         ("graphql_passed", 1),
         ("no_vary_search_hit", 2),
+        ("class_hit", 2),
         ("cached_only_refused", 1),
         ("group_invalidated", 2),
     ] {

@@ -319,6 +319,8 @@ fn tests_of_configurations_speak_as_nginx_does() -> Result<()> {
 /// binary, and no other right of root; logs, pid file and caches are the user's.
 #[test]
 fn user_keeps_low_ports_and_nothing_else_of_root() -> Result<()> {
+    // CAP_NET_BIND_SERVICE is number 10.
+    const LOW_PORTS: &str = "0000000000000400";
     // Only root can become somebody else.
     if !rustix::process::geteuid().is_root() {
         return Ok(());
@@ -342,17 +344,16 @@ fn user_keeps_low_ports_and_nothing_else_of_root() -> Result<()> {
     assert!(started.status.success(), "{}", stderr(&started));
     let pid = || std::fs::read_to_string(dir.path().join("x.pid")).unwrap_or_default();
     let first = pid();
+    let field = |name: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", pid().trim())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.map(|rest| rest.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
     let check = || -> Result<()> {
         assert_eq!(Client::new(port).get("/")?.text(), "here");
-        let status = std::fs::read_to_string(format!("/proc/{}/status", pid().trim()))?;
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            line.map(|rest| rest.split_whitespace().collect::<Vec<_>>().join(" "))
-        };
         assert_eq!(field("Uid:").as_deref(), Some("65534 65534 65534 65534"));
         for set in ["CapEff:", "CapPrm:", "CapInh:", "CapAmb:"] {
-            // CAP_NET_BIND_SERVICE is number 10.
-            assert_eq!(field(set).as_deref(), Some("0000000000000400"), "{set}");
+            assert_eq!(field(set).as_deref(), Some(LOW_PORTS), "{set}");
         }
         Ok(())
     };
@@ -370,7 +371,11 @@ fn user_keeps_low_ports_and_nothing_else_of_root() -> Result<()> {
             .context("a reload binds a low port")?;
         let raw = rustix::process::Pid::from_raw(first.trim().parse()?).context("a process")?;
         rustix::process::kill_process(raw, Signal::USR2)?;
-        let is_new = || (!pid().trim().is_empty() && pid() != first).then_some(());
+        // It writes its pid first, and becomes the user before it serves.
+        let is_new = || {
+            let is_user = || field("CapAmb:").as_deref() == Some(LOW_PORTS);
+            (!pid().trim().is_empty() && pid() != first && is_user()).then_some(())
+        };
         Deadline::after(WAIT)
             .poll(is_new)
             .context("a changed binary")?;

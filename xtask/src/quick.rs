@@ -93,6 +93,7 @@ const AREAS: &[Area] = &[
             "proxy_cache_status_header",
             "proxy_cache_targeted_control",
             "proxy_cache_vary",
+            "resumed",
             "proxy_cdn_loop",
             "proxy_status_header",
             "rfc9111_letter",

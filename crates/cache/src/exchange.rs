@@ -203,6 +203,12 @@ pub trait Exchange {
     /// Labels the request with what the cache does for it so far; what it is served with may say
     /// otherwise, a failure says no more.
     fn label(&mut self, _status: CacheStatus) {}
+    /// True if asking the origin once more does nothing but ask it.
+    fn may_ask_again(&self) -> bool {
+        false
+    }
+    /// Notes that a body broke off after so many bytes, and that the rest is asked for.
+    fn note_broken(&self, _at: u64, _why: FetchEnd) {}
     /// Enters in the request's account what was decided and why.
     fn note(&mut self, _note: Note) {}
     /// Asks the origin.

@@ -1,5 +1,5 @@
 //! `proxy_cache_max_range_offset`, `proxy_cache_range_fill`: what a range request does to a missing
-//! entry.
+//! entry; `proxy_cache_resume`: a body that breaks off.
 //!
 //! The offset looks at the first range of the field alone; a suffix range (`bytes=-N`) counts as
 //! deeper than any limit, since its offset is unknown before the length is.
@@ -25,6 +25,16 @@ pub struct RangePolicy {
     /// nginx has what `off` says.
     #[directive(name = "proxy_cache_range_fill", default = "whole")]
     pub fill: RangeFill,
+    /// Has the rest of a body that breaks off while it is stored asked for, as a range of the same
+    /// version: clients get it whole, and it is stored. It takes an answer to GET with a strong
+    /// validator, a Content-Length of more than 64 KiB, and `Accept-Ranges: bytes`; an origin that
+    /// breaks off three times within a megabyte, or has another version now, is not asked again.
+    ///
+    /// # Differs from nginx
+    ///
+    /// nginx has what `off` says: its clients get what had come.
+    #[directive(name = "proxy_cache_resume", default = "on")]
+    pub resume: bool,
 }
 
 /// Part of a missing entry that is fetched for a range.
@@ -81,6 +91,7 @@ mod tests {
             let policy = RangePolicy {
                 max_offset: max.map(Offset),
                 fill: RangeFill::Off,
+                resume: true,
             };
             let may_fill = policy.may_fill(range.map(str::as_bytes));
             assert_eq!(may_fill, expected, "{max:?} {range:?}");

@@ -16,6 +16,8 @@ pub enum Rule {
     GraphQlPassed,
     /// A request was answered from the zone by what the origin had said in No-Vary-Search.
     NoVarySearchHit,
+    /// A request was answered from the zone by a variant that `proxy_cache_vary` tells apart.
+    ClassHit,
     /// A request that may have only what is stored was refused (`cached_only`).
     CachedOnlyRefused,
     /// A request was answered by an encoding by a dictionary that its client has (RFC 9842).
@@ -24,19 +26,23 @@ pub enum Rule {
     DictionaryKept,
     /// An answer has invalidated the entries of a group (RFC 9875).
     GroupInvalidated,
+    /// A body that had broken off went on with a part that was asked for.
+    Resumed,
 }
 
 impl Rule {
     /// All, in the order of their counts.
-    pub const ALL: [Rule; 8] = [
+    pub const ALL: [Rule; 10] = [
         Rule::QueryHit,
         Rule::GraphQlHit,
         Rule::GraphQlPassed,
         Rule::NoVarySearchHit,
+        Rule::ClassHit,
         Rule::CachedOnlyRefused,
         Rule::DictionaryHit,
         Rule::DictionaryKept,
         Rule::GroupInvalidated,
+        Rule::Resumed,
     ];
 
     /// Word for metrics.
@@ -46,10 +52,12 @@ impl Rule {
             Rule::GraphQlHit => "graphql_hit",
             Rule::GraphQlPassed => "graphql_passed",
             Rule::NoVarySearchHit => "no_vary_search_hit",
+            Rule::ClassHit => "class_hit",
             Rule::CachedOnlyRefused => "cached_only_refused",
             Rule::DictionaryHit => "dictionary_hit",
             Rule::DictionaryKept => "dictionary_kept",
             Rule::GroupInvalidated => "group_invalidated",
+            Rule::Resumed => "resumed",
         }
     }
 }

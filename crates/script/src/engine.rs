@@ -603,6 +603,8 @@ impl<H: Host> Instance<H> {
             Ok((_, _, Some(ruling))) => Ok(Turn::Ruled(Box::new(ruling))),
             Ok((0, value, _)) => Ok(Turn::Done(Some(value))),
             Ok((1, ..)) => Ok(Turn::Waits),
+            // The engine drops a promise's step that it has no memory for, and says nothing.
+            Ok((3, ..)) if self.is_short_of_memory() => Err(self.lack_of_memory()),
             Ok((3, ..)) => Ok(Turn::Done(None)),
             Ok((_, text, _)) => Err(self.rejected(&text)),
             Err(caught) => Err(self.fault(caught)),
@@ -631,12 +633,16 @@ impl<H: Host> Instance<H> {
             || text.contains("Allocation failed")
             || (WORDLESS.contains(&text.as_str()) && self.is_short_of_memory())
         {
-            self.engine.idle.borrow_mut().clear();
-            return Fault::Memory {
-                limit: self.limits.memory,
-            };
+            return self.lack_of_memory();
         }
         Fault::Thrown(text)
+    }
+
+    fn lack_of_memory(&self) -> Fault {
+        self.engine.idle.borrow_mut().clear();
+        Fault::Memory {
+            limit: self.limits.memory,
+        }
     }
 
     /// True where the engine may have no memory for an error.

@@ -255,7 +255,7 @@ fn value(body: &str) -> Result<String, Fault> {
         .call(Notes::default(), &entry("main.f"));
     match turn? {
         Turn::Done(Some(value)) => Ok(String::from_utf8_lossy(&value).into_owned()),
-        other => panic!("{other:?}"),
+        other => panic!("{body}: {other:?}"),
     }
 }
 

@@ -3,12 +3,16 @@
 
 use anyhow::{Context, Result, ensure};
 use millpond_testkit::{
-    Answer, Deadline, Gate, Kind, Origin, Proxy, ProxyBuilder, Request, free_port,
+    Answer, Deadline, Gate, Kind, Origin, Proxy, ProxyBuilder, Ranges, Request, free_port,
+    offset_bytes,
 };
 use rustix::process::Signal;
 
 use crate::kit::{Nats, Node, Relay, WAIT, page};
 use crate::nats;
+
+/// Length of a body that comes in many pieces.
+const LONG: u64 = 1 << 20;
 
 /// Inside of the http block of a node that owns keys.
 const PEER: &str = "
@@ -28,6 +32,8 @@ const PEER: &str = "
     proxy_cache_lock_age 1h;
     proxy_cache_peers owner hedge=1s;
     proxy_cache_purge PURGE from 127.0.0.1 types=tag,all;
+    map $http_accept $kind { default page; ~markdown text; }
+    proxy_cache_vary Accept as $kind;
     gzip on;
     gzip_types text/plain;
     gzip_min_length 1;
@@ -210,6 +216,29 @@ fn answers_of_a_peer_are_those_of_the_origin_and_age_with_it() -> Result<()> {
     Ok(())
 }
 
+/// The asking node tells the owner what its client sent: both find the same class in it.
+#[test]
+fn classes_of_a_vary_are_those_of_all_nodes() -> Result<()> {
+    let nats = nats!();
+    let (origin, nodes) = peers(&nats, 3)?;
+    for number in 0..6 {
+        let path = format!("/kinds/{number}");
+        origin.route(&path, page("both").header("Vary", "Accept"));
+        let (pages, texts) = (
+            ["text/html", "*/*"],
+            ["text/markdown", "a/b, text/markdown"],
+        );
+        for (at, accept) in pages.into_iter().chain(texts).enumerate() {
+            for node in &nodes {
+                let request = Request::get(&path).header("Accept", accept);
+                assert_eq!(node.client.send(&request)?.text(), "both");
+            }
+            assert_eq!(count(&origin, &path), at / 2 + 1, "{path}, {accept}");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn stale_copies_are_validated_by_the_owner_once_for_all() -> Result<()> {
     let nats = nats!();
@@ -275,6 +304,67 @@ fn node_that_dies_or_stands_still_costs_no_failed_request() -> Result<()> {
         (outcome(&nodes[0], "failed").ok()? == before).then_some(())
     };
     Deadline::after(WAIT).poll(is_left).context("never left")
+}
+
+/// A long body, of which the origin has parts.
+fn long() -> Answer {
+    let answer = Answer::new(200).offset_body(LONG, 1);
+    answer.etag("\"long\"").ranges(Ranges::Supported)
+}
+
+/// A path of the second of two nodes, of which no answer is stored; the first one has asked for it
+/// before or not.
+fn path_of_second(
+    nodes: &[Node],
+    origin: &Origin,
+    (prefix, was_asked): (&str, bool),
+) -> Result<String> {
+    for number in 0..1000 {
+        let path = format!("{prefix}{number}");
+        origin.route(&path, page("old"));
+        if ask(&nodes[1], &path)?.1.is_none() {
+            if was_asked {
+                ask(&nodes[0], &path)?;
+            }
+            nodes[0].purge_everywhere(&path)?;
+            return Ok(path);
+        }
+    }
+    anyhow::bail!("it owns nothing")
+}
+
+/// An answer that only passes and one that is kept here: the origin has the rest of both.
+#[test]
+fn owner_that_dies_in_the_middle_of_an_answer_breaks_none_off() -> Result<()> {
+    let nats = nats!();
+    let (origin, mut nodes) = peers(&nats, 2)?;
+    let gate = Gate::new();
+    let mut reading = Vec::new();
+    for asked in [("/passed/", false), ("/filled/", true)] {
+        let path = path_of_second(&nodes, &origin, asked)?;
+        origin.forget_requests();
+        origin.sequence(&path, vec![long().hold_body_at(LONG / 2, &gate), long()]);
+        let mut connection = nodes[0].client.connect()?;
+        connection.ask(&Request::get(&path))?;
+        let mut answer = connection.read_head("GET")?.context("no answer")?;
+        assert_eq!(answer.header("X-Node"), Some("n1"), "{path}");
+        connection.read_some(&mut answer, LONG as usize / 4)?;
+        reading.push((path, connection, answer));
+    }
+    nodes[1].proxy.kill9()?;
+    for (path, mut connection, mut answer) in reading {
+        connection.read_body(&mut answer)?;
+        assert!(answer.body == offset_bytes(0..LONG, 1), "{path}");
+        let requests = origin.requests();
+        let of_path = requests.iter().filter(|it| it.path() == path);
+        let conditions: Vec<_> = of_path.map(|it| it.header("If-Range")).collect();
+        assert!(
+            conditions.contains(&Some("\"long\"")),
+            "{path}: {conditions:?}"
+        );
+    }
+    gate.open();
+    Ok(())
 }
 
 /// Each node says that it has the address of the next one: who is asked for a key never owns it by

@@ -24,6 +24,7 @@
 //! 6. A fill that was purged is replaced in the table by the next who comes; it goes on for those
 //!    who read from it, and is found by nobody.
 
+pub mod again;
 pub mod lock;
 pub mod pump;
 pub mod rest;
@@ -116,9 +117,13 @@ impl Streaming {
 /// True if a body with this head can be had in parts.
 pub(crate) fn can_resume(head: &StoredHead, length: Option<u64>) -> bool {
     let ranges = head.field(b"accept-ranges");
-    let has_ranges = ranges.is_some_and(|value| value.eq_ignore_ascii_case(b"bytes"));
     let is_known = || Validator::of_head(head, Trust::Validated).is_some();
-    head.status == 200 && length.is_some() && has_ranges && is_known()
+    head.status == 200 && length.is_some() && has_ranges(ranges.as_deref()) && is_known()
+}
+
+/// True if a value of Accept-Ranges says that there are parts.
+fn has_ranges(told: Option<&[u8]>) -> bool {
+    told.is_some_and(|value| value.eq_ignore_ascii_case(b"bytes"))
 }
 
 /// End of a fill.

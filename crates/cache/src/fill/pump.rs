@@ -2,8 +2,9 @@
 //!
 //! The pump is a task that belongs to no client. It stops reading the origin while the disk is
 //! behind, unless the disk stands still, finishes the entry when the body is whole, and gives it up
-//! when it is not. If the store takes no more half-way (full, failing, stalled), all who read along
-//! still get the rest ([`Rest`]), at the speed of those who keep up.
+//! when it is not and the rest cannot be had either (`again.rs`). If the store takes no more
+//! half-way (full, failing, stalled), all who read along still get the rest ([`Rest`]), at the
+//! speed of those who keep up.
 //!
 //! Invariants:
 //! 1. A body that did not end well, or ends before its announced length, is never finished.
@@ -17,10 +18,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_store::{Entry, NotStored, View, Writer};
 
+use super::again::Again;
 use super::rest::{Rest, Seat, Source};
 use super::{FillEnd, Lead, Streaming};
 use crate::clock;
-use crate::exchange::{Clients, FetchEnd, Fetched, Outcome};
+use crate::exchange::{Clients, Exchange, FetchEnd, Fetched, Outcome};
 use crate::head::StoredHead;
 use crate::reason::Reason;
 
@@ -62,6 +64,8 @@ impl Reader {
 /// A fill in progress.
 pub struct Pump<F> {
     fetched: F,
+    /// Length of the whole body, when the origin announced it.
+    length: Option<u64>,
     writer: Writer,
     held: Option<Held>,
 }
@@ -132,6 +136,7 @@ impl<F: Fetched> Pump<F> {
     /// A pump of what was fetched.
     pub fn new(fetched: F, writer: Writer) -> Self {
         Pump {
+            length: fetched.length(),
             fetched,
             writer,
             held: None,
@@ -140,14 +145,14 @@ impl<F: Fetched> Pump<F> {
 
     /// Length of the body, when the origin announced it.
     pub fn length(&self) -> Option<u64> {
-        self.fetched.length()
+        self.length
     }
 
     /// Streaming state for those who join, once the head is known.
     pub fn streaming(&self, head: StoredHead, rest: &Arc<Rest>) -> Arc<Streaming> {
         Arc::new(Streaming {
             head,
-            length: self.fetched.length(),
+            length: self.length,
             is_delimited: self.fetched.is_delimited(),
             view: self.writer.view(),
             rest: Arc::clone(rest),
@@ -166,7 +171,7 @@ impl<F: Fetched> Pump<F> {
     /// The body for the leader's client alone; only after [`Primed::Whole`].
     pub fn alone(&self) -> Alone {
         Alone {
-            length: self.fetched.length(),
+            length: self.length,
             view: self.writer.view(),
         }
     }
@@ -209,58 +214,83 @@ impl<F: Fetched> Pump<F> {
     }
 
     /// Runs the fill to its end, and says what that is, and why nothing is stored, before who waits
-    /// for the lead hears of it.
-    pub async fn run(
+    /// for the lead hears of it. A body that breaks off goes on with what `again` brings.
+    pub async fn run<B: Exchange<Fetched = F>>(
         mut self,
-        source: Source,
-        lead: Lead,
+        (source, lead): (Source, Lead),
+        mut again: Option<Again<B>>,
         told: impl FnOnce(FillEnd, Option<Reason>),
     ) {
-        match self.held.take() {
+        let mut broken = match self.held.take() {
             Some(Held::Refused(rest, why)) => {
                 told(FillEnd::NotStorable, Some(why));
                 return self.run_unstored(rest, (source, lead)).await;
             }
-            Some(Held::Failed(end)) => return self.fail(end, source, (lead, told)),
-            None => {}
-        }
+            Some(Held::Failed(end)) => Some(end),
+            None => None,
+        };
         loop {
+            if let Some(end) = broken
+                && !self.go_on(again.as_mut(), &lead, end).await
+            {
+                return self.fail(end, source, (lead, told));
+            }
             if !has_room(&self.writer).await {
                 told(FillEnd::NotStorable, Some(Reason::DiskBusy));
                 return self.run_unstored(Bytes::new(), (source, lead)).await;
             }
-            match self.fetched.next().await {
+            broken = match self.fetched.next().await {
                 Some(Ok(bytes)) => {
                     lead.moved();
                     if let Err((rest, why)) = self.append(bytes) {
                         told(FillEnd::NotStorable, Some(why));
                         return self.run_unstored(rest, (source, lead)).await;
                     }
+                    None
                 }
-                Some(Err(end)) => return self.fail(end, source, (lead, told)),
-                None if self.is_short() => {
-                    return self.fail(FetchEnd::Truncated, source, (lead, told));
-                }
-                None if !lead.may_store() => {
-                    self.writer.finish_unseen();
-                    source.end(Ok(()));
-                    note_outcome(&self.fetched, &lead, false);
-                    told(FillEnd::Abandoned, None);
-                    return lead.end(FillEnd::Abandoned);
-                }
-                None => {
-                    let (end, why) = match self.writer.finish() {
-                        Ok(_) => (FillEnd::Complete, None),
-                        Err(why) => (FillEnd::NotStorable, Some(why.into())),
-                    };
-                    // Stored or not, all of it is in the view.
-                    source.end(Ok(()));
-                    note_outcome(&self.fetched, &lead, end == FillEnd::Complete);
-                    told(end, why);
-                    return lead.end(end);
-                }
-            }
+                Some(Err(end)) => Some(end),
+                None if self.is_short() => Some(FetchEnd::Truncated),
+                None => return self.end(source, (lead, told)),
+            };
         }
+    }
+
+    /// Goes on with an answer that has the rest; false if there is none.
+    async fn go_on<B: Exchange<Fetched = F>>(
+        &mut self,
+        again: Option<&mut Again<B>>,
+        lead: &Lead,
+        why: FetchEnd,
+    ) -> bool {
+        let Some(again) = again else {
+            return false;
+        };
+        let Some(rest) = again.rest(self.writer.view().len(), why).await else {
+            return false;
+        };
+        note_outcome(&self.fetched, lead, false);
+        self.fetched = rest;
+        true
+    }
+
+    /// The body is whole.
+    fn end(self, source: Source, (lead, told): (Lead, impl FnOnce(FillEnd, Option<Reason>))) {
+        if !lead.may_store() {
+            self.writer.finish_unseen();
+            source.end(Ok(()));
+            note_outcome(&self.fetched, &lead, false);
+            told(FillEnd::Abandoned, None);
+            return lead.end(FillEnd::Abandoned);
+        }
+        let (end, why) = match self.writer.finish() {
+            Ok(_) => (FillEnd::Complete, None),
+            Err(why) => (FillEnd::NotStorable, Some(why.into())),
+        };
+        // Stored or not, all of it is in the view.
+        source.end(Ok(()));
+        note_outcome(&self.fetched, &lead, end == FillEnd::Complete);
+        told(end, why);
+        lead.end(end);
     }
 
     /// Hands bytes to the store; an error has those that it did not take, and why.
@@ -277,8 +307,8 @@ impl<F: Fetched> Pump<F> {
 
     /// True when fewer bytes have come than the origin announced.
     fn is_short(&self) -> bool {
-        let announced = self.fetched.length();
-        announced.is_some_and(|length| self.writer.view().len() < length)
+        self.length
+            .is_some_and(|length| self.writer.view().len() < length)
     }
 
     /// The body broke off.
@@ -298,6 +328,7 @@ impl<F: Fetched> Pump<F> {
     async fn run_unstored(self, first: Bytes, (rest, lead): (Source, Lead)) {
         let Pump {
             mut fetched,
+            length,
             writer,
             ..
         } = self;
@@ -318,7 +349,7 @@ impl<F: Fetched> Pump<F> {
             }
             piece = fetched.next().await;
         }
-        rest.end(match fetched.length() {
+        rest.end(match length {
             Some(length) if sent < length => Err(FetchEnd::Truncated),
             _ => Ok(()),
         });

@@ -24,6 +24,7 @@ use super::{Served, Step, Walk, found};
 use crate::clock;
 use crate::exchange::field;
 use crate::exchange::{Ask, Exchange, FetchFailure, Fetched, Purpose};
+use crate::fill::again::Again;
 use crate::fill::pump::{Primed, Pump};
 use crate::fill::rest::{Rest, Source};
 use crate::fill::{FillEnd, Lead, Streaming, can_resume};
@@ -496,9 +497,13 @@ pub(super) fn fill<X: Exchange>(
     };
     let rest = Rest::new(walk.zone.slices.windows(), laggards);
     let reader = pump.reader(&rest);
+    let resumes = walk.policies.range.resume;
+    let again = resumes
+        .then(|| Again::of_head(x, (&head, pump.length()), (&walk.zone, status)))
+        .flatten();
     let streaming = pump.streaming(head, &rest);
     // Nobody joins a body that is known to break off.
-    if primed == Primed::More {
+    if primed == Primed::More || again.is_some() {
         lead.begin(Arc::clone(&streaming));
     }
     let notes = FillNotes {
@@ -515,7 +520,8 @@ pub(super) fn fill<X: Exchange>(
             .then(|| (key, Arc::clone(&streaming))),
     };
     let source = Source::new(rest);
-    x.spawn(pump.run(source, lead, |end, why| notes.settle(end, why)));
+    let settle = |end, why| notes.settle(end, why);
+    x.spawn(pump.run((source, lead), again, settle));
     Served::Filling(streaming, reader, status)
 }
 

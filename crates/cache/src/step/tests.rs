@@ -136,6 +136,7 @@ pub(super) fn policies() -> Policies {
         range: RangePolicy {
             max_offset: None,
             fill: crate::range::RangeFill::Whole,
+            resume: true,
         },
         admission: AdmissionPolicy { min_uses: 1 },
         ignore: IgnorePolicy { fields: None },

@@ -172,6 +172,7 @@ pub(crate) fn policies(dice: &mut Dice, weather: Weather) -> Policies {
         range: RangePolicy {
             max_offset: None,
             fill: RangeFill::Whole,
+            resume: true,
         },
         admission: AdmissionPolicy {
             min_uses: if !weather.is_calm && dice.percent(20) {

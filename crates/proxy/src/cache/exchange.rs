@@ -337,6 +337,22 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
         time
     }
 
+    fn may_ask_again(&self) -> bool {
+        let req = self.req.borrow();
+        let is_get = req.method == Method::Get || (req.is_head() && self.converts_head());
+        is_get && matches!(req.body, RequestBody::None)
+    }
+
+    fn note_broken(&self, at: u64, why: FetchEnd) {
+        let what = match why {
+            FetchEnd::Truncated => "broke off",
+            FetchEnd::TimedOut => "was silent for too long",
+        };
+        let message =
+            format_args!("upstream {what} after {at} bytes of the body, asking for the rest");
+        request_error::write(self.req.borrow(), Level::Warn, message);
+    }
+
     fn label(&mut self, status: CacheStatus) {
         let trace = &self.req.borrow().upstream;
         RefCell::borrow_mut(trace).cache_status = Some(status.as_str());
@@ -476,6 +492,11 @@ impl Origin {
     /// Time at which the origin was last read from, seconds since 1970.
     pub fn came_at_s(&self) -> i64 {
         clock::wall_us(self.fetched.body.read_at()).div_euclid(1_000_000)
+    }
+
+    /// True for the answer of another node that keeps it, and of which there is no copy here.
+    pub(super) fn is_of_owner(&self) -> bool {
+        self.is_left_to_owner
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, FetchEnd>>> {

@@ -24,6 +24,7 @@ pub mod peers;
 pub(crate) mod post;
 pub mod provenance;
 pub mod purge;
+mod rule_of_hit;
 pub mod ruling;
 pub(crate) mod slice;
 pub(crate) mod status_header;

@@ -28,10 +28,13 @@ use millpond_wire::http1;
 
 use super::body::{self, FillBody};
 use super::exchange::{Failed, Origin, PassExchange, clients_range};
+use super::peers::rest::Resumable;
 use super::status_header::{self, Told};
 use super::uncached::fetch;
 use super::zones::{LocationCache, ZoneOf};
-use super::{content_key, encodings, leap, loaded, no_vary_search, peers, slice, vary_as, view};
+use super::{
+    content_key, encodings, leap, loaded, no_vary_search, peers, rule_of_hit, slice, vary_as, view,
+};
 use crate::otel::steps::Steps;
 use crate::phase::{Begun, Flow};
 use crate::request::Request;
@@ -495,7 +498,17 @@ async fn answer_from_origin(
         }
         _ => None,
     };
+    let rest = match &served {
+        Served::Passed(answer, label) => {
+            peers::rest::right(req, target, (answer, *label), &walk.zone)
+        }
+        _ => None,
+    };
     let mut response = answer_with(req, target, (served, walk), tries_before)?;
+    if let Some(right) = rest {
+        let body = std::mem::take(&mut response.body);
+        response.body = Body::stream(Resumable::new(body, right));
+    }
     if let Some(streaming) = filling {
         let ahead = (walk, &*streaming);
         Box::pin(leap::over(req, target, ahead, &mut response)).await;
@@ -559,7 +572,7 @@ fn answer_with_entry(
         status,
         CacheStatus::Hit | CacheStatus::Stale | CacheStatus::Updating
     );
-    if is_hit && let Some(rule) = rule_of_hit(req, target) {
+    if is_hit && let Some(rule) = rule_of_hit::of(req, target, &found.head) {
         zone.rule_counts.note(rule);
     }
     let mut response = from_found(req, target, found);
@@ -573,15 +586,6 @@ fn answer_with_entry(
     };
     status_header::tell(req, target, &mut response, &told);
     response
-}
-
-/// The rule by which a request has found its entry, if that is none of the ordinary ones.
-fn rule_of_hit(req: &Request, target: &PassTarget) -> Option<Rule> {
-    content_key::rule_of_hit(req, target.protocol).or_else(|| {
-        let is_simplified =
-            no_vary_search::is_due(req, target.protocol) && no_vary_search::is_simplified(req);
-        is_simplified.then_some(Rule::NoVarySearchHit)
-    })
 }
 
 /// nginx: a body that is not passed on while it comes is read first, so that the key may name it.

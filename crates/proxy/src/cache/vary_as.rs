@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use millpond_exchange::settings::Location;
+use millpond_semantics::vary::names;
 
 use crate::request::Request;
 use crate::upstream::by_rfc;
@@ -42,5 +43,15 @@ pub fn values<'r>(req: &'r Request, name: &[u8]) -> Vec<&'r [u8]> {
     match fields.find(|(field, _)| field.eq_ignore_ascii_case(name)) {
         Some((_, value)) => vec![value],
         None => req.head.find_all(name).collect(),
+    }
+}
+
+/// True if a value of the configuration tells apart the variants that a Vary selects.
+pub(super) fn has_part_in(req: &Request, target: &PassTarget, vary: &[u8]) -> bool {
+    let fields = &req.location.settings.pass(target.protocol).vary_as.fields;
+    !fields.is_empty() && !vary.is_empty() && {
+        let mut named = names(vary);
+        let is_varied = |name: &[u8]| fields.iter().any(|it| name.eq_ignore_ascii_case(&it.name));
+        named.any(is_varied) && !by_rfc::rules(req, target).is_rfc()
     }
 }

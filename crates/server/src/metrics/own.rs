@@ -301,11 +301,13 @@ pub(super) const METRICS: &[Metric] = &[
         }))),
     metric("millpond_zone_rules_total", Counter, &["zone", "rule"], (
         "Requests that a rule beyond ordinary caching has decided: answers from the zone to QUERY \
-         (`query_hit`), to GraphQL (`graphql_hit`), by No-Vary-Search (`no_vary_search_hit`) and \
-         by a dictionary that the client has (`dictionary_hit`, RFC 9842); bodies that were kept \
-         as such (`dictionary_kept`); what GraphQL had passed on (`graphql_passed`: mutations, and \
-         what is no single query); refusals by `cached_only` (`cached_only_refused`); groups that \
-         answers have invalidated (`group_invalidated`, RFC 9875).",
+         (`query_hit`), to GraphQL (`graphql_hit`), by No-Vary-Search (`no_vary_search_hit`), by a \
+         class of `proxy_cache_vary` (`class_hit`) and by a dictionary that the client has \
+         (`dictionary_hit`, RFC 9842); bodies that were kept as such (`dictionary_kept`); what \
+         GraphQL had passed on (`graphql_passed`: mutations, and what is no single query); refusals \
+         by `cached_only` (`cached_only_refused`); groups that answers have invalidated \
+         (`group_invalidated`, RFC 9875); bodies that broke off and went on with a part that was \
+         asked for (`resumed`).",
         |facts, out| facts.zones.iter().for_each(|zone| {
             for (rule, count) in &zone.rules {
                 out.add(&[zone.name(), rule.word()], *count);

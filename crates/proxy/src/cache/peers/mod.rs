@@ -4,6 +4,7 @@
 //! - `field`: the field of requests and answers between nodes, with its signature
 //! - `ask`: asking the owner in place of the origin
 //! - `answer`: the owner's side
+//! - `rest`: the rest of an answer that the owner has broken off
 //!
 //! A location with peers has two twins, which stand in for it while a request is answered to a
 //! peer, or asked of one:
@@ -23,6 +24,7 @@
 pub(crate) mod answer;
 pub(crate) mod ask;
 pub(crate) mod field;
+pub(super) mod rest;
 
 use std::sync::Arc;
 
