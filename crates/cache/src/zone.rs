@@ -277,7 +277,7 @@ pub struct CacheZone {
     /// Facts about dictionaries that are kept.
     pub dictionaries: Dictionaries,
     /// Requests that a rule beyond ordinary caching has decided.
-    pub rule_counts: RuleCounts,
+    pub rule_counts: Arc<RuleCounts>,
     errors: Mutex<HashMap<Key, RememberedError>>,
     /// Seeds that were given; each is hashed under keys that the system's random source gave.
     seeds: AtomicU64,
@@ -386,7 +386,7 @@ impl CacheZone {
             variations: Variations::default(),
             encodings: Encodings::default(),
             dictionaries: Dictionaries::default(),
-            rule_counts: RuleCounts::default(),
+            rule_counts: Arc::default(),
             unstored,
             errors: Mutex::default(),
             seeds: AtomicU64::new(0),

@@ -49,6 +49,8 @@ const SESSION: u8 = 3;
 const FILTER: u8 = 4;
 /// The most jobs that are let run out when a turn was cut off; more end the engine.
 const MOST_LEFT: usize = 1000;
+/// Jobs between two looks at the memory: a look goes through all of it (arbitrary).
+const JOBS_BETWEEN_LOOKS: usize = 4096;
 
 /// The ground that an engine stands on: what only the process has.
 #[derive(Clone, Copy, Debug)]
@@ -129,6 +131,8 @@ pub(crate) struct State<H> {
     slot: RefCell<Option<(u32, H)>>,
     deadline: Cell<Option<Instant>>,
     is_cut: Cell<bool>,
+    /// The most memory that a look between the jobs of a turn has seen.
+    most_memory: Cell<usize>,
     is_dead: Cell<bool>,
     is_running: Cell<bool>,
     /// The bound of the memory of scripts.
@@ -229,6 +233,7 @@ impl<H: Host> Engine<H> {
             slot: RefCell::new(None),
             deadline: Cell::new(None),
             is_cut: Cell::new(false),
+            most_memory: Cell::new(0),
             is_dead: Cell::new(false),
             is_running: Cell::new(false),
             memory: Cell::new(0),
@@ -353,7 +358,11 @@ impl<H: Host> Engine<H> {
 
     /// Runs all jobs; the first that throws ends that.
     fn run_jobs(&self) -> Result<(), Caught> {
-        loop {
+        for job in 1_usize.. {
+            if job.is_multiple_of(JOBS_BETWEEN_LOOKS) {
+                let most = self.state.most_memory.get().max(self.memory());
+                self.state.most_memory.set(most);
+            }
             match self.runtime.execute_pending_job() {
                 Ok(true) if self.state.is_cut.get() => return Err(Caught::default()),
                 Ok(true) => {}
@@ -364,6 +373,7 @@ impl<H: Host> Engine<H> {
                 }
             }
         }
+        Ok(())
     }
 
     /// Ends what a turn has left, so that nothing of it runs later.
@@ -528,6 +538,7 @@ impl<H: Host> Instance<H> {
         let _running = Running(&state.is_running);
         state.slot.replace(Some((request, host)));
         state.is_cut.set(false);
+        state.most_memory.set(0);
         let start = (state.ground.clock)();
         state.deadline.set(start.checked_add(self.limits.time));
         let begun = self.begin(begin);
@@ -647,7 +658,8 @@ impl<H: Host> Instance<H> {
 
     /// True where the engine may have no memory for an error.
     fn is_short_of_memory(&self) -> bool {
-        self.engine.memory() >= self.limits.memory / 4 * 3
+        let most = self.engine.state.most_memory.get();
+        most.max(self.engine.memory()) >= self.limits.memory / 4 * 3
     }
 
     /// Gives the context back for another request, or throws it away.

@@ -10,13 +10,12 @@ use std::sync::Arc;
 
 use crate::exchange::{Ask, Exchange, FetchEnd, Fetched as _, Purpose, field};
 use crate::head::StoredHead;
-use crate::rule_counts::Rule;
+use crate::rule_counts::{Rule, RuleCounts};
 use crate::slice::Trust;
 use crate::slice::answer::{Asked, Judged, judge};
 use crate::slice::version::Validator;
 use crate::status::CacheStatus;
 use crate::window::NARROW_BYTES;
-use crate::zone::CacheZone;
 
 use super::{can_resume, has_ranges};
 
@@ -28,7 +27,7 @@ const STEP: u64 = 1 << 20;
 /// The right to ask for the rest of a body.
 pub struct Again<B> {
     exchange: B,
-    zone: Arc<CacheZone>,
+    counts: Arc<RuleCounts>,
     validator: Validator,
     total: u64,
     label: CacheStatus,
@@ -43,39 +42,39 @@ impl<B: Exchange> Again<B> {
     pub fn of_head<X: Exchange<Background = B>>(
         x: &X,
         (head, length): (&StoredHead, Option<u64>),
-        (zone, label): (&Arc<CacheZone>, CacheStatus),
+        (counts, label): (&Arc<RuleCounts>, CacheStatus),
     ) -> Option<Self> {
         if !x.may_ask_again() || !can_resume(head, length) {
             return None;
         }
         let validator = Validator::of_head(head, Trust::Validated)?;
-        Again::new(x, (validator, length), (zone, label))
+        Again::new(x, (validator, length), (counts, label))
     }
 
     /// The same right for an answer that only passes.
     pub fn of_answer<X: Exchange<Background = B>>(
         x: &X,
         answer: &B::Fetched,
-        (zone, label): (&Arc<CacheZone>, CacheStatus),
+        (counts, label): (&Arc<RuleCounts>, CacheStatus),
     ) -> Option<Self> {
         let ranges = field(answer, b"accept-ranges");
         if !x.may_ask_again() || answer.status() != 200 || !has_ranges(ranges.as_deref()) {
             return None;
         }
         let validator = Validator::of(answer, Trust::Validated)?;
-        Again::new(x, (validator, answer.length()), (zone, label))
+        Again::new(x, (validator, answer.length()), (counts, label))
     }
 
     fn new<X: Exchange<Background = B>>(
         x: &X,
         (validator, length): (Validator, Option<u64>),
-        (zone, label): (&Arc<CacheZone>, CacheStatus),
+        (counts, label): (&Arc<RuleCounts>, CacheStatus),
     ) -> Option<Self> {
         Some(Again {
             total: length.filter(|total| *total > NARROW_BYTES)?,
             validator,
             exchange: x.background(),
-            zone: Arc::clone(zone),
+            counts: Arc::clone(counts),
             label,
             tries: 0,
             counted_from: 0,
@@ -116,7 +115,7 @@ impl<B: Exchange> Again<B> {
             };
             let is_rest = judge(&fetched, &asked) == rest && self.validator.names(&fetched);
             if is_rest {
-                self.zone.rule_counts.note(Rule::Resumed);
+                self.counts.note(Rule::Resumed);
             }
             return is_rest.then_some(fetched);
         }

@@ -499,7 +499,7 @@ pub(super) fn fill<X: Exchange>(
     let reader = pump.reader(&rest);
     let resumes = walk.policies.range.resume;
     let again = resumes
-        .then(|| Again::of_head(x, (&head, pump.length()), (&walk.zone, status)))
+        .then(|| Again::of_head(x, (&head, pump.length()), (&walk.zone.rule_counts, status)))
         .flatten();
     let streaming = pump.streaming(head, &rest);
     // Nobody joins a body that is known to break off.

@@ -500,7 +500,7 @@ async fn answer_from_origin(
     };
     let rest = match &served {
         Served::Passed(answer, label) => {
-            peers::rest::right(req, target, (answer, *label), &walk.zone)
+            peers::rest::right(req, target, (answer, *label), &walk.zone.rule_counts)
         }
         _ => None,
     };

@@ -304,8 +304,8 @@ pub(super) const METRICS: &[Metric] = &[
          (`query_hit`), to GraphQL (`graphql_hit`), by No-Vary-Search (`no_vary_search_hit`), by a \
          class of `proxy_cache_vary` (`class_hit`) and by a dictionary that the client has \
          (`dictionary_hit`, RFC 9842); bodies that were kept as such (`dictionary_kept`); what \
-         GraphQL had passed on (`graphql_passed`: mutations, and what is no single query); refusals \
-         by `cached_only` (`cached_only_refused`); groups that answers have invalidated \
+         GraphQL had passed on (`graphql_passed`: mutations, and what is no single query); \
+         refusals by `cached_only` (`cached_only_refused`); groups that answers have invalidated \
          (`group_invalidated`, RFC 9875); bodies that broke off and went on with a part that was \
          asked for (`resumed`).",
         |facts, out| facts.zones.iter().for_each(|zone| {

@@ -10,8 +10,8 @@ use std::task::{Context, Poll, ready};
 
 use millpond_cache::exchange::FetchEnd;
 use millpond_cache::fill::again::Again;
+use millpond_cache::rule_counts::RuleCounts;
 use millpond_cache::status::CacheStatus;
-use millpond_cache::zone::CacheZone;
 use millpond_system::body::{Body, BodyError, BodyStream, Piece};
 
 use crate::cache::exchange::{Origin, PassExchange};
@@ -31,13 +31,13 @@ pub(in crate::cache) fn right(
     req: &mut Request,
     target: &Arc<PassTarget>,
     (answer, label): (&Origin, CacheStatus),
-    zone: &Arc<CacheZone>,
+    counts: &Arc<RuleCounts>,
 ) -> Option<Right> {
     if !answer.is_of_owner() || !req.location.settings.pass(target.protocol).range.resume {
         return None;
     }
     let exchange = PassExchange::new(req, Arc::clone(target));
-    Again::of_answer(&exchange, answer, (zone, label)).map(Box::new)
+    Again::of_answer(&exchange, answer, (counts, label)).map(Box::new)
 }
 
 /// A body whose rest may come from another answer.
