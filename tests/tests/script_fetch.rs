@@ -10,6 +10,7 @@ const CONF: &str = "
     js_var $origin http://%%ORIGIN%%;
     js_var $own https://localhost:%%PORT_B%%;
     js_fetch_max_response_buffer_size 1k;
+    js_time_limit 10s;
     server {
         listen 127.0.0.1:%%PORT%%;
         location /fetch { js_content one.go; }

@@ -535,10 +535,6 @@ fn what_sessions_cannot_have_stops_the_start() -> Result<()> {
             "\"js_cache_key\" directive is not allowed here",
         ),
         (
-            "js_context_reuse_max_size 1m; server { listen 127.0.0.1:%%PORT%%; return x; }",
-            "\"js_context_reuse_max_size\" is not supported",
-        ),
-        (
             "server { listen 127.0.0.1:%%PORT%%; js_periodic s.f worker_affinity=0101010; \
              return x; }",
             "is not equal to the size of \"worker_affinity\" mask",

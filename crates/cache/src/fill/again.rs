@@ -3,8 +3,8 @@
 //! Invariants:
 //! 1. Bytes of two answers are put together only if both have the same strong validator, and the
 //!    second has just the range that is missing (RFC 9110 §15.3.7.3).
-//! 2. An origin that breaks off again is asked as long as it gets on: [`TRIES`] times without
-//!    [`STEP`] bytes in between end it.
+//! 2. An origin that breaks off again is asked as long as it gets on: `TRIES` times without `STEP`
+//!    bytes in between end it.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::window::NARROW_BYTES;
 
 use super::{can_resume, has_ranges};
 
-/// Requests for the rest of a body that bring less than [`STEP`] bytes each (arbitrary).
+/// Requests for the rest of a body that bring less than `STEP` bytes each (arbitrary).
 const TRIES: u32 = 3;
 /// Bytes after which the tries are counted anew (arbitrary).
 const STEP: u64 = 1 << 20;

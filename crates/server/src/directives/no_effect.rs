@@ -26,6 +26,11 @@ const TLS_SERVER: Contexts = HTTP_SERVER
     .union(Contexts::STREAM_SERVER);
 const HTTP_SERVER_LOCATION: Contexts = HTTP_SERVER.union(Contexts::LOCATION);
 
+/// Blocks of requests and of sessions.
+const SCRIPTED: Contexts = HTTP_SERVER_LOCATION
+    .union(Contexts::STREAM)
+    .union(Contexts::STREAM_SERVER);
+
 /// The table.
 pub(crate) const NO_EFFECT: &[NoEffect] = &[
     NoEffect {
@@ -52,6 +57,12 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
         names: "worker_cpu_affinity",
         contexts: Contexts::MAIN,
         reason: "the system places threads on cores",
+    },
+    NoEffect {
+        names: "js_context_reuse_max_size",
+        contexts: SCRIPTED,
+        reason: "memory is not counted by context; \"js_memory_limit\" bounds that of all, and \
+                 \"js_context_reuse\" their number",
     },
     #[cfg(not(feature = "script"))]
     NoEffect {

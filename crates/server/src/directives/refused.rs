@@ -20,10 +20,6 @@ pub(crate) const REFUSED: &[Refused] = &[
                  a script",
     },
     Refused {
-        names: "js_context_reuse_max_size",
-        reason: "memory is not counted by context; \"js_memory_limit\" bounds that of all",
-    },
-    Refused {
         names: "js_load_http_native_module js_load_stream_native_module",
         reason: "native code is not loaded into this program; \"js_import\" reads modules in \
                  JavaScript",
