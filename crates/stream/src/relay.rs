@@ -30,7 +30,7 @@ use millpond_system::timer::Timer;
 use millpond_system::transport::Transport;
 
 /// Buffers that one look at a flow moves (arbitrary: 256 KiB of the usual size).
-const MOST_READS: usize = 16;
+const MOST_READS: usize = 4;
 
 /// Bytes that may wait for one side while a filter sees those for the other (guessed: a filter that
 /// answers its client has this much before the client must read).

@@ -47,9 +47,9 @@ pub struct ProxyPolicy {
     ///
     /// # Differs from nginx
     ///
-    /// The memory is shared by the sessions of a worker; only what a side has not taken is kept by
-    /// its session.
-    #[directive(name = "proxy_buffer_size", default = "16k")]
+    /// nginx has 16k, for each session and direction. Here the memory is shared by the sessions of
+    /// a worker; only what a side has not taken is kept by its session.
+    #[directive(name = "proxy_buffer_size", default = "64k")]
     pub buffer_size: ByteSize,
     /// The number of packets of a client that make a session of UDP: the next one begins another;
     /// 0: all packets of an address and port are one session while it lasts. A session does not end
