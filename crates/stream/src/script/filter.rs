@@ -12,29 +12,22 @@
 //! 2. The end of a session ends its operations.
 
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use millpond_proxy::request::Request;
-use millpond_proxy::script::Scripts;
-use millpond_proxy::script::host::Out;
-use millpond_proxy::script::operation::Running;
-use millpond_proxy::script::session::Session;
 use millpond_script::{Errand, Part, Reply, Side};
 
-use super::failed;
+use super::Talk;
 use crate::relay::{End, Relay, Seen};
-use crate::status::{Ended, OUR_FAULT};
+use crate::status::Ended;
 
 /// Pieces and operations that a session goes through before others have their turn (arbitrary).
 const MOST_EVENTS: usize = 16;
 
 /// A function that runs for a session.
 pub(crate) struct Filter {
-    session: Session,
-    out: Out,
-    running: Running,
+    talk: Talk,
     /// Pieces and ends of operations so far.
     events: usize,
 }
@@ -50,16 +43,11 @@ enum Event {
 impl Filter {
     /// Calls the function, which says what it waits for.
     pub(crate) fn begin(req: &mut Request, function: &str) -> Result<Filter, Ended> {
-        let location = Arc::clone(&req.location);
-        let scripts: &Scripts = location.parts.get().ok_or(OUR_FAULT)?;
-        let session = Session::begin(req, scripts).map_err(|fault| failed(req, &fault))?;
         let mut filter = Filter {
-            session,
-            out: Out::of_session(),
-            running: Running::default(),
+            talk: Talk::begin(req)?,
             events: 0,
         };
-        filter.call(req, (function, Errand::Filter))?;
+        filter.talk.call(req, (function, Errand::Filter))?;
         Ok(filter)
     }
 
@@ -76,7 +64,7 @@ impl Filter {
         }
         loop {
             self.pass_on(relay);
-            self.running.begin(req, &mut self.out);
+            self.talk.running.begin(req, &mut self.talk.out);
             let event = poll_fn(|cx| {
                 let polled = self.poll(cx, relay);
                 note(req, relay);
@@ -86,7 +74,7 @@ impl Filter {
                 Event::Seen(Seen::Over(end)) => return Ok(end),
                 Event::Seen(Seen::Bytes(side, bytes)) => self.see(req, (side, bytes, false))?,
                 Event::Seen(Seen::Last(side)) => self.see(req, (side, Bytes::new(), true))?,
-                Event::Ended(ended) => self.resume(req, ended)?,
+                Event::Ended(ended) => self.talk.resume(req, ended)?,
             }
             self.events = self.events.wrapping_add(1);
             if self.events.is_multiple_of(MOST_EVENTS) {
@@ -98,20 +86,20 @@ impl Filter {
     /// The text that a client gets in place of one; there is no peer.
     pub(crate) fn text(mut self, req: &mut Request, text: Bytes) -> Result<BytesMut, Ended> {
         self.see(req, (Side::Peer, text, true))?;
-        let [_, to_client] = &mut self.out.session.sent;
+        let [_, to_client] = &mut self.talk.out.session.sent;
         Ok(std::mem::take(to_client))
     }
 
     /// The next event; neither pieces nor operations have to wait for all of the others.
     fn poll(&mut self, cx: &mut Context<'_>, relay: &mut Relay<'_>) -> Poll<Event> {
         if self.events.is_multiple_of(2)
-            && let Poll::Ready(ended) = self.running.poll(cx)
+            && let Poll::Ready(ended) = self.talk.running.poll(cx)
         {
             return Poll::Ready(Event::Ended(ended));
         }
         match relay.poll_seen(cx) {
             Poll::Ready(seen) => Poll::Ready(Event::Seen(seen)),
-            Poll::Pending => self.running.poll(cx).map(Event::Ended),
+            Poll::Pending => self.talk.running.poll(cx).map(Event::Ended),
         }
     }
 
@@ -121,8 +109,8 @@ impl Filter {
         req: &mut Request,
         (side, data, is_last): (Side, Bytes, bool),
     ) -> Result<(), Ended> {
-        let Some(form) = self.out.session.listens[side as usize] else {
-            self.out.session.sent[side as usize].extend_from_slice(&data);
+        let Some(form) = self.talk.out.session.listens[side as usize] else {
+            self.talk.out.session.sent[side as usize].extend_from_slice(&data);
             return Ok(());
         };
         let part = Part {
@@ -130,33 +118,12 @@ impl Filter {
             is_last,
             form,
         };
-        self.call(req, ("", Errand::Event(side, part)))
-    }
-
-    fn call(&mut self, req: &mut Request, call: (&str, Errand)) -> Result<(), Ended> {
-        let called = self.session.call(req, &mut self.out, call);
-        called.map_err(|fault| failed(req, &fault))?;
-        self.check()
-    }
-
-    fn resume(&mut self, req: &mut Request, ended: (u32, Reply)) -> Result<(), Ended> {
-        let ended = (ended, &self.running);
-        let resumed = self.session.resume(req, &mut self.out, ended);
-        resumed.map_err(|fault| failed(req, &fault))?;
-        self.check()
-    }
-
-    /// A function that may have failed halfway has lost bytes.
-    fn check(&self) -> Result<(), Ended> {
-        if self.out.has_unhandled {
-            return Err(OUR_FAULT);
-        }
-        Ok(())
+        self.talk.call(req, ("", Errand::Event(side, part)))
     }
 
     /// Gives the relay what was sent.
     fn pass_on(&mut self, relay: &mut Relay<'_>) {
-        let [to_peer, to_client] = &mut self.out.session.sent;
+        let [to_peer, to_client] = &mut self.talk.out.session.sent;
         relay.forth.put_last(std::mem::take(to_peer));
         relay.back.put_last(std::mem::take(to_client));
     }

@@ -24,14 +24,11 @@ use millpond_proxy::downstream::proxy_protocol;
 use millpond_proxy::log::request_error;
 use millpond_proxy::request::Request;
 use millpond_proxy::script::Scripts;
-use millpond_proxy::script::host::Out;
-use millpond_proxy::script::operation::Running;
-use millpond_proxy::script::session::Session;
 use millpond_script::{Errand, Form, Part, Reply, Side};
 use millpond_system::clock::{self, Instant};
 use millpond_system::log::error::Level;
 
-use super::failed;
+use super::Talk;
 use crate::settings::{MOST_BUFFER, SessionPolicy};
 use crate::status::{BAD_REQUEST, Ended, OK, OUR_FAULT};
 
@@ -71,33 +68,31 @@ pub(crate) async fn ask(
     function: &str,
     source: Option<&Source<'_>>,
 ) -> Result<Word, Ended> {
-    let location = Arc::clone(&req.location);
-    let scripts: &Scripts = location.parts.get().ok_or(OUR_FAULT)?;
     let mut asked = Asked {
-        session: Session::begin(req, scripts).map_err(|fault| failed(req, &fault))?,
-        out: Out::of_session(),
-        running: Running::default(),
+        talk: Talk::begin(req)?,
         deadline: None,
     };
-    asked.call(req, (function, Errand::Session))?;
+    asked.talk.call(req, (function, Errand::Session))?;
     // nginx: the function is called once before there are bytes.
     let mut has_news = true;
     loop {
-        let listens = asked.out.session.listens[Side::Client as usize];
+        let listens = asked.talk.out.session.listens[Side::Client as usize];
         if let Some(form) = listens.filter(|_| has_news) {
             has_news = false;
             let part = first_bytes(req, source, form);
-            asked.call(req, ("", Errand::Event(Side::Client, part)))?;
+            asked
+                .talk
+                .call(req, ("", Errand::Event(Side::Client, part)))?;
             continue;
         }
         let source = source.filter(|_| listens.is_some());
-        asked.running.begin(req, &mut asked.out);
-        if asked.running.is_empty() && source.is_none() {
-            return decided(req, (function, asked.out.session.decided));
+        asked.talk.running.begin(req, &mut asked.talk.out);
+        if asked.talk.running.is_empty() && source.is_none() {
+            return decided(req, (function, asked.talk.out.session.decided));
         }
         match asked.next(req, source).await? {
             Event::Ended(ended) => {
-                asked.resume(req, ended)?;
+                asked.talk.resume(req, ended)?;
                 // nginx: the bytes that are there are told again.
                 has_news = source.is_some_and(|it| !it.carrier.inbox.borrow().is_empty());
             }
@@ -116,39 +111,16 @@ enum Event {
 
 /// A function that was asked.
 struct Asked {
-    session: Session,
-    out: Out,
-    running: Running,
+    talk: Talk,
     /// The end of the time for first bytes, once they were waited for.
     deadline: Option<Instant>,
 }
 
 impl Asked {
-    fn call(&mut self, req: &mut Request, call: (&str, Errand)) -> Result<(), Ended> {
-        let called = self.session.call(req, &mut self.out, call);
-        called.map_err(|fault| failed(req, &fault))?;
-        self.check()
-    }
-
-    fn resume(&mut self, req: &mut Request, ended: (u32, Reply)) -> Result<(), Ended> {
-        let ended = (ended, &self.running);
-        let resumed = self.session.resume(req, &mut self.out, ended);
-        resumed.map_err(|fault| failed(req, &fault))?;
-        self.check()
-    }
-
-    /// A function that may have failed halfway decides nothing.
-    fn check(&self) -> Result<(), Ended> {
-        if self.out.has_unhandled {
-            return Err(OUR_FAULT);
-        }
-        Ok(())
-    }
-
     /// Waits for the end of an operation, and for bytes if the function does.
     async fn next(&mut self, req: &Request, source: Option<&Source<'_>>) -> Result<Event, Ended> {
         let Some(source) = source else {
-            let ended = std::future::poll_fn(|cx| self.running.poll(cx)).await;
+            let ended = std::future::poll_fn(|cx| self.talk.running.poll(cx)).await;
             return Ok(Event::Ended(ended));
         };
         let timeout = source.policy.preread_timeout;
@@ -168,7 +140,7 @@ impl Asked {
             source.member,
             most - count
         ));
-        let running = &mut self.running;
+        let running = &mut self.talk.running;
         let waits = std::future::poll_fn(|cx| {
             if let Poll::Ready(ended) = running.poll(cx) {
                 return Poll::Ready(Ok(Event::Ended(ended)));
