@@ -2,28 +2,34 @@
 //!
 //! 1. A zone is part of its fleet before it serves under the configuration that says so, and behind
 //!    until it is confirmed.
-//! 2. A fleet without zones has no threads; so has a process without fleets.
+//! 2. A fleet has threads as long as the plan names it; a process without fleets has none.
 //! 3. Two followers never have the same zone.
+//! 4. The share of a fleet outlives its threads: limits keep theirs when a node is started anew.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millpond_cache::zone::CacheZone;
 use millpond_system::log::error::{self, Level};
 
 use crate::node::{FleetConf, Node};
+use crate::share::Share;
 
 /// Fleets with the zones that are to follow them.
 pub type Plan = Vec<(FleetConf, Vec<Arc<CacheZone>>)>;
 
 /// The fleets.
 #[derive(Debug, Default)]
-pub struct Fleets(Mutex<Vec<Arc<Node>>>);
+pub struct Fleets {
+    nodes: Mutex<Vec<Arc<Node>>>,
+    /// Shares by the names of fleets; configurations name them, so they are few.
+    shares: Mutex<BTreeMap<String, Arc<Share>>>,
+}
 
 impl Fleets {
     /// Follows these fleets and no others from now on.
     pub fn serve(&self, plan: Plan) {
         let mut nodes = self.nodes();
-        let plan: Plan = plan.into_iter().filter(|it| !it.1.is_empty()).collect();
         let is_meant =
             |node: &Arc<Node>| plan.iter().any(|(conf, zones)| is_same(node, conf, zones));
         let (kept, gone): (Vec<_>, Vec<_>) = nodes.drain(..).partition(is_meant);
@@ -51,7 +57,8 @@ impl Fleets {
                 }
                 zone.purges.lag.join(conf.max_lag, conf.on_lag);
             }
-            nodes.extend(start(conf, zones));
+            let share = self.share(conf.name());
+            nodes.extend(start(conf, zones, share));
         }
     }
 
@@ -76,9 +83,19 @@ impl Fleets {
         self.nodes().clone()
     }
 
-    fn nodes(&self) -> MutexGuard<'_, Vec<Arc<Node>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Share of this node in the limits of a fleet, followed or not.
+    pub fn share(&self, fleet: &str) -> Arc<Share> {
+        let mut shares = lock(&self.shares);
+        Arc::clone(shares.entry(fleet.to_owned()).or_default())
     }
+
+    fn nodes(&self) -> MutexGuard<'_, Vec<Arc<Node>>> {
+        lock(&self.nodes)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn is_same(node: &Node, conf: &FleetConf, zones: &[Arc<CacheZone>]) -> bool {
@@ -93,9 +110,9 @@ fn stopped(node: Arc<Node>) -> (FleetConf, Vec<Arc<CacheZone>>) {
     parts
 }
 
-fn start(conf: FleetConf, zones: Vec<Arc<CacheZone>>) -> Option<Arc<Node>> {
+fn start(conf: FleetConf, zones: Vec<Arc<CacheZone>>, share: Arc<Share>) -> Option<Arc<Node>> {
     let name = conf.name().to_owned();
-    match Node::start(conf, zones) {
+    match Node::start(conf, zones, share) {
         Ok(node) => Some(Arc::new(node)),
         Err(error) => {
             let why = error::os_error(&error);

@@ -1,4 +1,4 @@
-//! Fleets: purges that hold on all nodes, and members that own keys.
+//! Fleets: purges that hold on all nodes, members that own keys, and limits that they share.
 //!
 //! ```text
 //!   purge ──► in force here, durable ──► entry of the log ──► acknowledged
@@ -29,6 +29,7 @@
 //! - `held`: zones of a cache as the machine sees them
 //! - `owner`: the member that a key belongs to
 //! - `peers`: the members that live, and who asks whom
+//! - `share`: the part of a limit that a node has
 //! - `view`: knowledge of the fleet, for those who do not follow
 //! - `node`: the threads of one fleet, and the way of purges into its log
 //! - `fleets`: all fleets of a process, over reloads
@@ -44,6 +45,7 @@ pub mod node;
 pub mod owner;
 pub mod peers;
 pub mod session;
+pub mod share;
 pub mod view;
 
 pub use fleets::Fleets;

@@ -43,6 +43,7 @@ use crate::log::{FleetLog, LogError};
 use crate::nats::{NatsConf, NatsLog};
 use crate::peers::{LIVE_MS, Peers, PeersConf};
 use crate::session::{Scene, follow};
+use crate::share::{Census, Share};
 use crate::view::{Heard, View};
 
 /// Time between two tries to open the log, and two looks at the lag.
@@ -134,6 +135,7 @@ struct Core {
     /// Changes of the view.
     changes: watch::Sender<()>,
     peers: Arc<Peers>,
+    census: Mutex<Census>,
     publishing: Arc<Semaphore>,
     purges: AtomicU64,
     acknowledged: AtomicU64,
@@ -170,8 +172,13 @@ fn millis(duration: Duration) -> u64 {
 }
 
 impl Node {
-    /// Starts the threads of a node for some zones, which are part of the fleet from here on.
-    pub fn start(conf: FleetConf, zones: Vec<Arc<CacheZone>>) -> std::io::Result<Node> {
+    /// Starts the threads of a node for some zones, which are part of the fleet from here on; its
+    /// limits are told of their share.
+    pub fn start(
+        conf: FleetConf,
+        zones: Vec<Arc<CacheZone>>,
+        share: Arc<Share>,
+    ) -> std::io::Result<Node> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -179,8 +186,10 @@ impl Node {
         let words = [chance::word(), chance::word()].map(u64::to_le_bytes);
         run.copy_from_slice(words.as_flattened());
         let peers = Arc::new(Peers::new(&conf.log.node, conf.peers.clone()));
+        let census = Mutex::new(Census::new(&conf.log.node, share));
         let core = Arc::new(Core {
             peers,
+            census,
             conf,
             zones,
             run,
@@ -247,6 +256,11 @@ impl Node {
     /// The peers of this node.
     pub fn peers(&self) -> &Arc<Peers> {
         &self.core.peers
+    }
+
+    /// Number of nodes among which limits are split.
+    pub fn split_nodes(&self) -> u64 {
+        lock(&self.core.census).share().nodes()
     }
 
     /// Waits until all that the log has up to a position of a zone is in force in it; the position
@@ -446,6 +460,7 @@ impl Scene<Arc<CacheZone>> for Listener<'_> {
         view.counts = counts;
         view.log = follower.log();
         core.peers.hear(view.members.iter());
+        lock(&core.census).hear(view.members.iter(), at_ms);
         let is_open_again = view.trouble.take().is_some();
         drop(view);
         core.changes.send_replace(());

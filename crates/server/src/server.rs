@@ -41,7 +41,7 @@ use millpond_otlp::exporter::FLUSH_MAX;
 use millpond_proxy::cache::zones::Registry;
 use millpond_proxy::cache::{fleet, sweep, zones};
 use millpond_proxy::downstream::quic::Directory;
-use millpond_proxy::handler::limit_zone;
+use millpond_proxy::handler::limit_zone::{self, LimitZones};
 #[cfg(feature = "script")]
 use millpond_proxy::script::shared as dicts;
 use millpond_proxy::tls::acme::Orders;
@@ -285,10 +285,12 @@ impl Server {
         Ok(())
     }
 
-    /// Has the zones of the configuration follow the logs of their fleets.
+    /// Has the zones and limits of the configuration follow the logs of their fleets.
     fn follow_fleets(&self) {
         let fleets = self.shared.guests.of::<Fleets>();
-        fleets.serve(fleet::plan(&self.conf));
+        let limits = self.conf.parts.of::<LimitZones>();
+        limits.join(&fleets);
+        fleets.serve(fleet::plan(&self.conf, |name| limits.are_split_in(name)));
     }
 
     /// Has the certificates of the configuration ordered, once authorities can ask for them.

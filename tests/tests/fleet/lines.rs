@@ -9,7 +9,7 @@ use crate::kit::{NODE, Nats, Node, WAIT, node, page};
 use crate::nats;
 
 /// Tests a configuration with a block; the messages, or none if it passes.
-fn mistakes(block: &str) -> Result<String> {
+pub(crate) fn mistakes(block: &str) -> Result<String> {
     let text = format!(
         "events {{}} pid x.pid; http {{ access_log off; {block}
          proxy_cache_path cache keys_zone=z:1m fleet=edge;

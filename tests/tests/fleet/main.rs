@@ -8,6 +8,7 @@
 
 mod figures;
 mod kit;
+mod limits;
 mod lines;
 mod peers;
 

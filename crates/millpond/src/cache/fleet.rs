@@ -70,6 +70,8 @@ fn lines(fleet: &FleetReport) -> Vec<String> {
             fleet.acknowledged, fleet.local
         ),
     ];
+    let nodes = count(fleet.split_nodes, "node", "nodes");
+    lines.push(format!("  limits of the fleet are split among {nodes}"));
     lines.extend(
         fleet
             .trouble

@@ -316,8 +316,9 @@ fn read(builder: &mut Builder, name: &str) -> Result<(std::path::PathBuf, String
     Ok((path, text))
 }
 
-/// The fleets of a configuration whose zones are open, with these zones.
-pub fn plan(conf: &Conf) -> Plan {
+/// The fleets of a configuration whose zones are open, with these zones; without any, those that
+/// are needed all the same.
+pub fn plan(conf: &Conf, is_needed: impl Fn(&str) -> bool) -> Plan {
     let zones_of = |name: &str| -> Vec<Arc<CacheZone>> {
         let declared = conf.declared.zones.iter();
         let members = declared.filter(|zone| zone.fleet.as_deref() == Some(name));
@@ -326,5 +327,7 @@ pub fn plan(conf: &Conf) -> Plan {
     };
     let fleets = conf.declared.fleets.iter();
     let planned = fleets.map(|fleet| (fleet.clone(), zones_of(fleet.name())));
-    planned.collect()
+    planned
+        .filter(|(fleet, zones)| !zones.is_empty() || is_needed(fleet.name()))
+        .collect()
 }

@@ -14,7 +14,7 @@ use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Contexts, Spanned, Statement, Template};
 use millpond_system::log::error::Level;
 
-use super::limit_zone::{KeyTable, LimitLevel, LimitStatus, read_zone};
+use super::limit_zone::{KeyTable, LimitLevel, LimitStatus, Split, read_zone};
 use crate::handler::limit_zone::LimitZones;
 use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
@@ -33,10 +33,13 @@ const MAX_KEY: usize = 255;
 pub const ROWS: &[Row] = &[Row {
     name: "limit_conn_zone",
     contexts: Contexts::HTTP.union(Contexts::STREAM),
-    syntax: "key zone=name:size",
+    syntax: "key zone=name:size [fleet=name:split]",
     is_block: false,
     pass: Pass::First,
-    doc: "Names a table of numbers of connections by key.",
+    doc: "Names a table of numbers of connections by key. With `fleet=name:split` (not in \
+          `stream`) the numbers of `limit_conn` are those of all nodes of a `fleet` together: each \
+          has an equal share of them, but at least one connection. Nodes come, go and are \
+          cut off as `limit_req_zone` says. The parameter is Millpond's own.",
     apply: limit_conn_zone,
 }];
 
@@ -83,6 +86,7 @@ pub struct LimitConn {
 pub struct ConnectionZone {
     name: String,
     key: Template,
+    split: Option<Split>,
     /// Shared with the zone of the configuration before, if a reload kept it.
     counts: Arc<Mutex<KeyTable<u16>>>,
     tally: Arc<LimitTally>,
@@ -121,13 +125,22 @@ impl FromArgs for LimitConn {
     }
 }
 
-fn limit_conn_zone(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
-    if !builder.has_arguments(statement, 2..=2) {
+fn limit_conn_zone(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
+    if !builder.has_arguments(statement, 2..=3) {
         return;
     }
     let Some(zone) = read_zone(builder, statement) else {
         return;
     };
+    if let Some(word) = zone.others.first() {
+        builder.error(word.span, format!("invalid parameter \"{}\"", word.text));
+        return;
+    }
+    if zone.split.is_some() && draft.context == Contexts::STREAM {
+        let message = "\"fleet\" parameter is not supported in \"stream\"";
+        builder.error(statement.span, message.to_owned());
+        return;
+    }
     let zones = &mut builder.of::<LimitZones>().limit_conn;
     if zones.iter().any(|other| other.name == zone.name) {
         let message = format!(
@@ -140,6 +153,7 @@ fn limit_conn_zone(builder: &mut Builder, statement: &Statement, _draft: &mut Dr
     zones.push(Arc::new(ConnectionZone {
         name: zone.name,
         key: zone.key,
+        split: zone.split,
         counts: Arc::new(Mutex::new(KeyTable::new(zone.size))),
         tally: Arc::default(),
     }));
@@ -157,6 +171,11 @@ impl ConnectionZone {
     /// Name of the zone.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The fleet whose nodes share the numbers.
+    pub(super) fn split(&self) -> Option<&Split> {
+        self.split.as_ref()
     }
 
     /// Counts of what the limits of the zone did to requests.
@@ -185,6 +204,7 @@ impl ConnectionZone {
     }
 
     fn hold(self: &Arc<Self>, key: Bytes, limit: u16) -> Result<Held, Refusal> {
+        let limit = self.split.as_ref().map_or(limit, |it| it.part_of(limit));
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         match counts.use_key(&key) {
             Some(count) if *count >= limit => return Err(Refusal::TooMany),
@@ -291,6 +311,7 @@ mod tests {
         let zone = Arc::new(ConnectionZone {
             name: "one".to_string(),
             key: Template::literal("k"),
+            split: None,
             counts: Arc::new(Mutex::new(KeyTable::new(128))),
             tally: Arc::default(),
         });

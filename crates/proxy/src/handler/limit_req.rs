@@ -24,7 +24,7 @@ use millpond_conf::{Contexts, Spanned, Statement, Template};
 use millpond_system::clock::{self, Instant};
 use millpond_system::log::error::Level;
 
-use super::limit_zone::{KeyTable, LimitLevel, LimitStatus, read_zone};
+use super::limit_zone::{KeyTable, LimitLevel, LimitStatus, Split, read_zone};
 use crate::handler::limit_zone::LimitZones;
 use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
@@ -49,10 +49,15 @@ const IDLE_MS: u64 = 60_000;
 pub const ROWS: &[Row] = &[Row {
     name: "limit_req_zone",
     contexts: Contexts::HTTP,
-    syntax: "key zone=name:size rate=rate",
+    syntax: "key zone=name:size rate=rate [fleet=name:split]",
     is_block: false,
     pass: Pass::First,
-    doc: "Names a table of buckets by key, and the rate at which they leak.",
+    doc: "Names a table of buckets by key, and the rate at which they leak. With \
+          `fleet=name:split` the rate is that of all nodes of a `fleet` together: each has an \
+          equal share of it, which changes as nodes come (at once) and go (after three seconds). \
+          `burst` of `limit_req` stays that of each node. A node that does not hear the fleet's \
+          log keeps its share; one that has not heard it since it started has the whole rate. The \
+          parameter is Millpond's own.",
     apply: limit_req_zone,
 }];
 
@@ -100,6 +105,7 @@ pub struct RequestZone {
     key: Template,
     /// Thousandths of requests a second.
     rate: u64,
+    split: Option<Split>,
     created: Instant,
     /// Shared with the zone of the configuration before, if a reload kept it.
     buckets: Arc<Mutex<KeyTable<Bucket>>>,
@@ -171,7 +177,7 @@ fn thousandths(text: &str) -> Option<u64> {
 }
 
 fn limit_req_zone(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
-    if !builder.has_arguments(statement, 3..=4) {
+    if !builder.has_arguments(statement, 3..=5) {
         return;
     }
     let Some(zone) = read_zone(builder, statement) else {
@@ -203,6 +209,7 @@ fn limit_req_zone(builder: &mut Builder, statement: &Statement, _draft: &mut Dra
         name: zone.name,
         key: zone.key,
         rate,
+        split: zone.split,
         created: clock::instant(),
         buckets: Arc::new(Mutex::new(KeyTable::new(zone.size))),
         tally: Arc::default(),
@@ -223,6 +230,16 @@ impl RequestZone {
     /// Name of the zone.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The fleet whose nodes share the rate.
+    pub(super) fn split(&self) -> Option<&Split> {
+        self.split.as_ref()
+    }
+
+    /// Number of nodes that share the rate.
+    fn nodes(&self) -> u64 {
+        self.split.as_ref().map_or(1, Split::nodes)
     }
 
     /// Counts of what the limits of the zone did to requests.
@@ -267,7 +284,7 @@ impl RequestZone {
 
     fn leaked(&self, bucket: &Bucket, now_ms: u64) -> u64 {
         let ms = now_ms.saturating_sub(bucket.last_ms);
-        self.rate.saturating_mul(ms) / 1000
+        self.rate.saturating_mul(ms) / (1000 * self.nodes())
     }
 
     /// Lets a request through, or says how much too full its bucket is.
@@ -327,7 +344,7 @@ impl RequestZone {
     /// The time that a request waits.
     fn delay(&self, excess: u64, free: u64) -> Duration {
         let over = excess.saturating_sub(free);
-        Duration::from_millis(over.saturating_mul(1000) / self.rate.max(1))
+        Duration::from_millis(over.saturating_mul(1000 * self.nodes()) / self.rate.max(1))
     }
 }
 
@@ -530,6 +547,7 @@ mod tests {
             name: "one".to_string(),
             key: Template::literal("k"),
             rate,
+            split: None,
             created: clock::instant(),
             buckets: Arc::new(Mutex::new(KeyTable::new(1024))),
             tally: Arc::default(),

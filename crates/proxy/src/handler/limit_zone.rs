@@ -8,20 +8,26 @@
 //! 1. The cost of all entries is at most the size of the table.
 //! 2. `first` to `last` is a list of all entries, the last used one first.
 //!
+//! With `fleet=NAME:split` the limit is one of all nodes of a fleet together, and each obeys its
+//! share ([`Split`]).
+//!
 //! A reload keeps the table of a zone whose size is the same ([`inherit`]); another key under the
 //! same name is refused, because the table would count something else.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use millpond_conf::value::parse_offset;
 use millpond_conf::{Span, Statement, Template, Word};
+use millpond_fleet::Fleets;
+use millpond_fleet::share::Share;
 
 use crate::handler::limit_conn::ConnectionZone;
 use crate::handler::limit_req::RequestZone;
 use crate::handler::settings::HandlerSettings;
 use millpond_exchange::scope::build::Builder;
 use millpond_exchange::scope::parts::{Part, Place};
+use millpond_exchange::settings::declared::Declared;
 use millpond_exchange::settings::level::Closing;
 
 /// The smallest zone that nginx takes: eight pages.
@@ -188,6 +194,46 @@ impl Part for LimitZones {
     const PLACE: Place = Place::LimitZones;
 }
 
+impl LimitZones {
+    fn splits(&self) -> impl Iterator<Item = &Split> {
+        let requests = self.limit_req.iter().filter_map(|zone| zone.split());
+        let connections = self.limit_conn.iter().filter_map(|zone| zone.split());
+        requests.chain(connections)
+    }
+
+    /// Joins the limits that fleets share to the shares of this node.
+    pub fn join(&self, fleets: &Fleets) {
+        for split in self.splits() {
+            split.share.get_or_init(|| fleets.share(&split.fleet));
+        }
+    }
+
+    /// True if limits are shared by the nodes of a fleet.
+    pub fn are_split_in(&self, fleet: &str) -> bool {
+        self.splits().any(|split| split.fleet == fleet)
+    }
+}
+
+/// A limit that the nodes of a fleet share.
+#[derive(Debug)]
+pub struct Split {
+    fleet: String,
+    share: OnceLock<Arc<Share>>,
+}
+
+impl Split {
+    /// Number of nodes that share the limit.
+    pub fn nodes(&self) -> u64 {
+        self.share.get().map_or(1, |share| share.nodes())
+    }
+
+    /// The part of this node of a number of things.
+    pub fn part_of(&self, whole: u16) -> u16 {
+        let share = self.share.get();
+        share.map_or(whole, |share| share.part_of(whole))
+    }
+}
+
 /// Lets the zones of a new configuration go on with the tables of those before; the error is
 /// nginx's.
 pub fn inherit(new: &mut LimitZones, old: &LimitZones) -> Result<(), String> {
@@ -220,26 +266,30 @@ pub struct ZoneArgs<'a> {
     pub name: String,
     /// The size of the zone in bytes.
     pub size: usize,
-    /// The arguments that are not `zone=`.
+    /// The fleet whose nodes share the limits.
+    pub split: Option<Split>,
+    /// The arguments that are neither.
     pub others: Vec<&'a Word>,
 }
 
-/// Reads `key zone=name:size …`; a mistake is reported.
+/// Reads `key zone=name:size [fleet=name:split] …`; a mistake is reported.
 pub fn read_zone<'a>(builder: &mut Builder, statement: &'a Statement) -> Option<ZoneArgs<'a>> {
     let (key, parameters) = statement.args.split_first()?;
     let key = builder.template(key)?;
-    let mut zone = None;
+    let (mut zone, mut split) = (None, None);
     let mut others = Vec::new();
     for word in parameters {
-        match word.text.strip_prefix("zone=") {
-            Some(text) => match parse_zone(word, text) {
-                Ok(found) => zone = Some(found),
-                Err(message) => {
-                    builder.error(word.span, message);
-                    return None;
-                }
-            },
-            None => others.push(word),
+        let read = match word.text.split_once('=') {
+            Some(("zone", text)) => parse_zone(word, text).map(|found| zone = Some(found)),
+            Some(("fleet", text)) => parse_split(text).map(|fleet| split = Some((fleet, word))),
+            _ => {
+                others.push(word);
+                Ok(())
+            }
+        };
+        if let Err(message) = read {
+            builder.error(word.span, message);
+            return None;
         }
     }
     let Some((name, size)) = zone else {
@@ -247,12 +297,35 @@ pub fn read_zone<'a>(builder: &mut Builder, statement: &'a Statement) -> Option<
         builder.error(statement.span, message);
         return None;
     };
+    let split = split.map(|(fleet, word)| {
+        let named = &mut builder.of::<ZonesUsed>().fleets;
+        named.push((fleet.clone(), word.span));
+        Split {
+            fleet,
+            share: OnceLock::new(),
+        }
+    });
     Some(ZoneArgs {
         key,
         name,
         size,
+        split,
         others,
     })
+}
+
+/// The fleet that a limit is shared in. The word is a name here as in `proxy_cache_path`, so that
+/// no line changes its meaning when a configuration gets a second fleet.
+fn parse_split(text: &str) -> Result<String, String> {
+    match text.split_once(':') {
+        Some((name, "split")) if !name.is_empty() => Ok(name.to_string()),
+        Some((_, "lease")) => Err(format!(
+            "\"fleet={text}\": leases of tokens are not supported, only \"split\" is"
+        )),
+        _ => Err(format!(
+            "invalid parameter \"fleet={text}\", it must be \"fleet=name:split\""
+        )),
+    }
 }
 
 fn parse_zone(word: &Word, text: &str) -> Result<(String, usize), String> {
@@ -266,9 +339,13 @@ fn parse_zone(word: &Word, text: &str) -> Result<(String, usize), String> {
     Ok((name.to_string(), size))
 }
 
-/// Zones that limits name, with the directive's name and place.
+/// Zones that limits name, and fleets that zones name.
 #[derive(Default)]
-struct ZonesUsed(Vec<(&'static str, String, Span)>);
+struct ZonesUsed {
+    /// Name of the directive, that of the zone, and the place.
+    limits: Vec<(&'static str, String, Span)>,
+    fleets: Vec<(String, Span)>,
+}
 
 /// Remembers the zones that the limits of a block name.
 pub fn close(level: &mut Closing<'_>) {
@@ -282,21 +359,27 @@ pub fn close(level: &mut Closing<'_>) {
         let used = (directive, zone.clone(), span);
         let is_new = seen.insert((directive, zone));
         // Blocks inside have the limits of those around them.
-        if level.builder.of::<ZonesUsed>().0.contains(&used) {
+        if level.builder.of::<ZonesUsed>().limits.contains(&used) {
             continue;
         }
         if !is_new {
             let message = format!("\"{directive}\" directive is duplicate");
             level.builder.error(span, message);
         }
-        level.builder.of::<ZonesUsed>().0.push(used);
+        level.builder.of::<ZonesUsed>().limits.push(used);
     }
 }
 
-/// Reports the zones that nobody declared; they may stand behind their use.
+/// Reports the zones and fleets that nobody declared; they may stand behind their use.
 pub fn check_uses(builder: &mut Builder) {
-    let ZonesUsed(used) = builder.take();
-    for (directive, zone, span) in used {
+    let used: ZonesUsed = builder.take();
+    for (fleet, span) in used.fleets {
+        let mut known = builder.of::<Declared>().fleets.iter();
+        if !known.any(|known| known.name() == fleet) {
+            builder.error(span, format!("fleet \"{fleet}\" is unknown"));
+        }
+    }
+    for (directive, zone, span) in used.limits {
         let declared = builder.of::<LimitZones>();
         let is_known = match directive {
             "limit_req" => declared.limit_req.iter().any(|known| known.name() == zone),

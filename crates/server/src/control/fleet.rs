@@ -52,6 +52,8 @@ pub struct FleetReport {
     pub acknowledged: u64,
     /// Purges of this node that nobody else is known to have.
     pub local: u64,
+    /// Nodes among which limits with `fleet=NAME:split` are split.
+    pub split_nodes: u64,
     /// Nodes, by their last signs of life.
     pub nodes: Vec<FleetNodeReport>,
     /// Requests to the owners of keys, and of other nodes, by their outcomes.
@@ -112,6 +114,7 @@ impl FleetReport {
             unknown: view.counts.unknown,
             acknowledged: published.acknowledged,
             local: published.local,
+            split_nodes: node.split_nodes(),
             nodes: nodes.collect(),
             peer_requests: node
                 .peers()

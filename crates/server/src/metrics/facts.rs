@@ -89,6 +89,8 @@ pub(super) struct FleetFacts {
     pub(super) is_behind: bool,
     /// Nodes that live.
     pub(super) live: u64,
+    /// Nodes that share limits.
+    pub(super) split: u64,
     pub(super) counts: Taken,
     /// Requests between nodes, by their outcomes.
     pub(super) peers: Vec<(&'static str, u64)>,
@@ -212,6 +214,7 @@ fn read_fleets(shared: &Shared) -> Vec<FleetFacts> {
             lag_ms,
             is_behind: lag_ms.is_none_or(|lag_ms| lag_ms > max_lag_ms),
             live: view.live_count(now_ms, max_lag_ms) as u64,
+            split: node.split_nodes(),
             counts: view.counts,
             peers: node.peers().counts().to_vec(),
             answering: u64::from(node.peers().load()),

@@ -470,6 +470,9 @@ pub(super) const METRICS: &[Metric] = &[
     metric("millpond_fleet_nodes", Gauge, &["fleet"], (
         "Nodes of the fleet that were heard of within `max_lag`, this one included.",
         |facts, out| fleets(facts, out, |it| it.live))),
+    metric("millpond_fleet_split_nodes", Gauge, &["fleet"], (
+        "Nodes among which limits with `fleet=NAME:split` are split; each has an equal share.",
+        |facts, out| fleets(facts, out, |it| it.split))),
     metric("millpond_fleet_taken_purges_total", Counter, &["fleet"], (
         "Purges that were taken from the log of the fleet.",
         |facts, out| fleets(facts, out, |it| it.counts.taken))),
