@@ -28,6 +28,7 @@ mod rule_of_hit;
 pub mod ruling;
 pub(crate) mod slice;
 pub(crate) mod status_header;
+mod stored_head;
 pub mod sweep;
 pub(crate) mod uncached;
 pub mod vary_as;

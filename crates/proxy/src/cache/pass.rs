@@ -11,7 +11,6 @@ use millpond_cache::catalogue;
 use millpond_cache::exchange::{Exchange, FetchFailure};
 use millpond_cache::fill::Streaming;
 use millpond_cache::fill::pump::Reader;
-use millpond_cache::head::StoredHead;
 use millpond_cache::reason::{Brought, FillRole, Note, Reason};
 use millpond_cache::rule_counts::Rule;
 use millpond_cache::slice::reader::SliceFailure;
@@ -23,7 +22,7 @@ use millpond_cache::zone::{CacheZone, FoundEntry, LookedUp, PrimaryKey};
 use millpond_semantics::cache_status::Forward;
 use millpond_system::body::Body;
 use millpond_wire::block::Block;
-use millpond_wire::header::{Field, Fields, Known};
+use millpond_wire::header::Known;
 use millpond_wire::http1;
 
 use super::body::{self, FillBody};
@@ -33,13 +32,14 @@ use super::status_header::{self, Told};
 use super::uncached::fetch;
 use super::zones::{LocationCache, ZoneOf};
 use super::{
-    content_key, encodings, leap, loaded, no_vary_search, peers, rule_of_hit, slice, vary_as, view,
+    content_key, encodings, leap, loaded, no_vary_search, peers, rule_of_hit, slice, stored_head,
+    vary_as,
 };
 use crate::otel::steps::Steps;
 use crate::phase::{Begun, Flow};
 use crate::request::Request;
 use crate::request::scratch::with_scratch;
-use crate::upstream::answer::{self, AnswerHead, Stored};
+use crate::upstream::answer::{self, Stored};
 use crate::upstream::pass::{PassTarget, Resolved};
 use crate::upstream::pass_settings::SettingsByProtocol as _;
 use crate::upstream::settings::UpstreamSettings;
@@ -50,7 +50,6 @@ use millpond_exchange::protocol::Protocol;
 use millpond_exchange::provenance::{Provenance, Whence};
 use millpond_exchange::response::Response;
 use millpond_exchange::settings::Location;
-use millpond_exchange::trace::Freshness;
 
 /// Answers from the zone, or from the origin through it; a hit at once.
 pub fn begin<'a>(
@@ -472,7 +471,7 @@ async fn from_slices(
     (found, mut status): (&FoundEntry, CacheStatus),
 ) -> Result<Box<Response>, SliceFailure> {
     note_hits(req, &walk.zone, found);
-    let mut response = from_found(req, target, found);
+    let mut response = stored_head::from_found(req, target, found);
     let answer = (&mut *response, &mut status);
     slice::open(req, target, (&walk.zone, found), answer).await?;
     note(req, status);
@@ -575,7 +574,7 @@ fn answer_with_entry(
     if is_hit && let Some(rule) = rule_of_hit::of(req, target, &found.head) {
         zone.rule_counts.note(rule);
     }
-    let mut response = from_found(req, target, found);
+    let mut response = stored_head::from_found(req, target, found);
     complete(req, target, (found, status), &mut response);
     encodings::apply(req, target, (found, zone), &mut response);
     let told = Told {
@@ -713,7 +712,7 @@ fn from_fill(
     status: CacheStatus,
 ) -> Box<Response> {
     note(req, status);
-    let mut response = from_head(req, target, &streaming.head, Stored::Filling);
+    let mut response = stored_head::from_head(req, target, &streaming.head, Stored::Filling);
     if by_rfc::is_on(req, target) {
         // Also for the client that it was fetched for: the same answer has ranges if it is whole.
         by_rfc::tell_age(&mut response, &streaming.head, status);
@@ -733,69 +732,6 @@ fn from_fill(
     let resume = slice::resume(req, target, (walk, streaming));
     response.body = Body::stream(body.with_resume(resume));
     response
-}
-
-/// The head for the client, from an entry.
-fn from_found(req: &mut Request, target: &PassTarget, found: &FoundEntry) -> Box<Response> {
-    let head = &found.head;
-    // A configuration that asks for the fields of the upstream gets them all.
-    if req.conf.uses_upstream_fields {
-        return from_head(req, target, head, Stored::Yes);
-    }
-    if let Some(response) = view::find(req, target, head) {
-        note_freshness(req, target, head);
-        return response;
-    }
-    let response = from_head(req, target, head, Stored::Yes);
-    if found.entry.reading().is_some() {
-        view::keep(req, target, head, &response);
-    }
-    response
-}
-
-fn note_freshness(req: &Request, target: &PassTarget, head: &StoredHead) {
-    if !req.conf.uses_freshness {
-        return;
-    }
-    let now = req.now_s();
-    req.upstream.borrow_mut().freshness = Some(Freshness {
-        age: i64::try_from(head.age(now)).unwrap_or(i64::MAX),
-        ttl: status_header::left(req, target, (head.valid_until, now)),
-    });
-}
-
-/// The head for the client, from what was stored.
-fn from_head(
-    req: &mut Request,
-    target: &PassTarget,
-    head: &StoredHead,
-    stored: Stored,
-) -> Box<Response> {
-    note_freshness(req, target, head);
-    // Room for what the configuration adds.
-    let mut fields = Fields::with_capacity(head.field_count() + 4);
-    for (name, value) in head.fields() {
-        fields.push(stored_field(head, name, value));
-    }
-    if req.conf.uses_upstream_fields {
-        req.upstream.borrow_mut().fields = Some(std::rc::Rc::new(fields.clone()));
-    }
-    let head = AnswerHead {
-        status: head.status,
-        status_text: head.status_text(),
-        fields,
-    };
-    answer::from_head(req, target, head, stored)
-}
-
-/// A name that is written as usual costs no reference to the stored head.
-fn stored_field(head: &StoredHead, name: &[u8], value: &[u8]) -> Field {
-    let (known, value) = (Known::of(name), head.share(value));
-    if known != Known::Other && name == known.canonical().as_bytes() {
-        return Field::known(known, value);
-    }
-    let name = head.share(name);
-    Field { known, name, value }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The functions that sessions of `stream` are made on.
 //!
-//! What a script listens to is known here and in the prelude: the host keeps the form of the bytes,
-//! the prelude the function.
+//! Both sides know the events that a script listens to: the host keeps the form of their bytes, the
+//! prelude the function.
 
 use rquickjs::function::Opt;
 use rquickjs::{Ctx, Exception, Function, Value};
