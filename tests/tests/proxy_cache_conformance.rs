@@ -179,7 +179,7 @@ fn unsafe_methods_invalidate() -> Result<()> {
         bench.get(path)?;
         assert_eq!(label(&bench.get(path)?), "HIT");
     }
-    let moved = Answer::new(201).header("Location", "/b");
+    let moved = Answer::new(201).header("Location", "b");
     bench.origin.route(
         "/a",
         moved.header("Content-Location", "http://other.example/c"),

@@ -6,7 +6,7 @@
 //!
 //! Names are lower-cased, as nginx does: `$HOST` and `$host` are one variable.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::source::Span;
 
@@ -20,6 +20,8 @@ pub struct VariableUses {
     ids: HashMap<Box<str>, VarId>,
     names: Vec<Box<str>>,
     uses: Vec<(VarId, Span)>,
+    /// Names that lines give values to, for each request.
+    stored: HashSet<VarId>,
     /// The judge of names, in lower case, that have their meaning by themselves.
     is_fixed: Option<fn(&str) -> bool>,
 }
@@ -54,6 +56,23 @@ impl VariableUses {
         };
         self.uses.push((id, span));
         id
+    }
+
+    /// The id of a name that a line gives values to, as named groups do; the use is kept.
+    pub fn store(&mut self, name: &str, span: Span) -> VarId {
+        let id = self.intern(name, span);
+        self.stored.insert(id);
+        id
+    }
+
+    /// True if a line gives values to a name.
+    pub fn is_stored(&self, id: VarId) -> bool {
+        self.stored.contains(&id)
+    }
+
+    /// The names that lines give values to.
+    pub fn stored(&self) -> impl Iterator<Item = VarId> + '_ {
+        self.stored.iter().copied()
     }
 
     /// The name with this id, in lower case; empty for an id of another table.
@@ -95,5 +114,8 @@ mod tests {
         assert_eq!((uses.name(host), uses.len()), ("host", 2));
         assert_eq!(uses.lookup("HOST"), Some(host));
         assert_eq!(uses.uses().count(), 3);
+        assert!(!uses.is_stored(host));
+        assert_eq!(uses.store("HOST", Span::NONE), host);
+        assert!(uses.is_stored(host) && uses.stored().eq([host]));
     }
 }

@@ -93,15 +93,8 @@ impl Regex {
         case: Case,
         span: Span,
     ) -> Option<Arc<Regex>> {
-        let mut names = Vec::new();
-        let cx = &mut builder.cx;
-        let compiled = Regex::new(source, case, |name| {
-            let id = cx.variables.intern(name, span);
-            names.push(id);
-            id
-        });
-        builder.stored.extend(names);
-        match compiled {
+        let variables = &mut builder.cx.variables;
+        match Regex::new(source, case, |name| variables.store(name, span)) {
             Ok(regex) => Some(Arc::new(regex)),
             Err(error) => {
                 let message = format!("invalid regular expression \"{source}\"");

@@ -7,8 +7,10 @@
 //! # Differs from the RFC
 //! As nginx does it: a value that begins with `bytes=` and is then malformed is unsatisfiable (416)
 //! where the RFC would let it be ignored; more ranges than allowed, or ranges that sum up to more
-//! than the body, are ignored (200); a range from 0 of an empty body is ignored. Numbers from
-//! 2^63 on are malformed.
+//! than the body, are ignored (200); a range from 0 of an empty body is ignored.
+//!
+//! As the RFC has it, and not nginx: empty members of the list are passed over (§5.6.1.2), and
+//! numbers from 2^63 on are as far behind the body as 2^63 - 1 (§14.1.2).
 //!
 //! Invariants:
 //! 1. A range that is returned is not empty and ends within the body.
@@ -259,7 +261,10 @@ impl<'a> Specs<'a> {
     fn new(value: &'a [u8]) -> Option<Self> {
         let (unit, rest) = value.split_at_checked(6)?;
         let is_bytes = unit == b"bytes=" || unit.eq_ignore_ascii_case(b"bytes=");
-        (is_bytes && !rest.is_empty()).then_some(Self { rest, ended: false })
+        (is_bytes && !rest.is_empty()).then_some(Self {
+            rest: skip_empty_members(rest),
+            ended: false,
+        })
     }
 
     fn next_spec(&mut self) -> Option<Result<RangeSpec, Malformed>> {
@@ -268,7 +273,10 @@ impl<'a> Specs<'a> {
         }
         let read = parse_spec(self.rest);
         let (spec, rest) = match read {
-            Ok((spec, [b',', rest @ ..])) => (Ok(spec), Some(rest)),
+            Ok((spec, [b',', rest @ ..])) => match skip_empty_members(rest) {
+                [] => (Ok(spec), None),
+                rest => (Ok(spec), Some(rest)),
+            },
             Ok((spec, [])) => (Ok(spec), None),
             Ok(_) | Err(Malformed) => (Err(Malformed), None),
         };
@@ -283,16 +291,16 @@ impl<'a> Specs<'a> {
 fn parse_spec(text: &[u8]) -> Result<(RangeSpec, &[u8]), Malformed> {
     let text = skip_spaces(text);
     if let Some(suffix) = text.strip_prefix(b"-") {
-        let (len, rest) = take_number(suffix).ok_or(Malformed)?;
+        let (len, rest) = take_place(suffix).ok_or(Malformed)?;
         return Ok((RangeSpec::Suffix { len }, skip_spaces(rest)));
     }
-    let (start, rest) = take_number(text).ok_or(Malformed)?;
+    let (start, rest) = take_place(text).ok_or(Malformed)?;
     let rest = skip_spaces(rest).strip_prefix(b"-").ok_or(Malformed)?;
     let rest = skip_spaces(rest);
     if matches!(rest, [] | [b',', ..]) {
         return Ok((RangeSpec::From { start }, rest));
     }
-    let (last, rest) = take_number(rest).ok_or(Malformed)?;
+    let (last, rest) = take_place(rest).ok_or(Malformed)?;
     let spec = RangeSpec::FromTo {
         start,
         // No overflow: `last` is at most LAST_OFFSET.
@@ -372,19 +380,38 @@ pub fn unsatisfied_range(len: u64) -> ContentRangeText {
 
 /// Digits at the start of `text` as a number, and what follows; `None` without digits or above
 /// [`LAST_OFFSET`].
-#[inline]
 fn take_number(text: &[u8]) -> Option<(u64, &[u8])> {
+    take_digits(text).filter(|(number, _)| *number <= LAST_OFFSET)
+}
+
+/// Digits at the start of `text` as a place in a body, [`LAST_OFFSET`] at most, and what follows.
+#[inline]
+fn take_place(text: &[u8]) -> Option<(u64, &[u8])> {
+    take_digits(text).map(|(number, rest)| (number.min(LAST_OFFSET), rest))
+}
+
+/// Digits at the start of `text` as a number, or as the greatest one, and what follows.
+#[inline]
+fn take_digits(text: &[u8]) -> Option<(u64, &[u8])> {
     let (mut number, mut rest) = (0_u64, text);
     while let [byte, after @ ..] = rest {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
             break;
         }
-        number = number.checked_mul(10)?.checked_add(u64::from(digit))?;
+        number = number.saturating_mul(10).saturating_add(u64::from(digit));
         rest = after;
     }
-    let is_number = rest.len() < text.len() && number <= LAST_OFFSET;
-    is_number.then_some((number, rest))
+    (rest.len() < text.len()).then_some((number, rest))
+}
+
+/// The list from its next member on; RFC 9110 §5.6.1.2.
+#[inline]
+fn skip_empty_members(mut text: &[u8]) -> &[u8] {
+    while let [b',', rest @ ..] | [b' ' | b'\t', rest @ ..] = text {
+        text = rest;
+    }
+    text
 }
 
 fn skip_spaces(mut text: &[u8]) -> &[u8] {
@@ -412,7 +439,7 @@ mod tests {
 
     #[test]
     fn satisfiable_ranges_are_cut_to_the_body() {
-        let cases: [(&str, &[(u64, u64)]); 13] = [
+        let cases: [(&str, &[(u64, u64)]); 19] = [
             ("bytes=0-8", &[(0, 9)]),
             ("BYTES=0-8", &[(0, 9)]),
             ("bytes=-10", &[(990, 1000)]),
@@ -420,6 +447,12 @@ mod tests {
             ("bytes=990-", &[(990, 1000)]),
             ("bytes=990-1990", &[(990, 1000)]),
             ("bytes=0-9223372036854775807", &[(0, 1000)]),
+            ("bytes=0-9223372036854775808", &[(0, 1000)]),
+            ("bytes=0-99999999999999999999999", &[(0, 1000)]),
+            ("bytes=-99999999999999999999999", &[(0, 1000)]),
+            ("bytes=0-1,", &[(0, 2)]),
+            ("bytes=,, ,\t0-1", &[(0, 2)]),
+            ("bytes=0-1,,2-3, ", &[(0, 2), (2, 4)]),
             ("bytes=0-", &[(0, 1000)]),
             ("bytes= 1 - 2 ", &[(1, 3)]),
             ("bytes=0-9, -10, 10-19", &[(0, 10), (990, 1000), (10, 20)]),
@@ -447,14 +480,14 @@ mod tests {
             "bytes=10-alpha",
             "bytes=10",
             "bytes=10-11 12-",
-            "bytes=0-1,",
-            "bytes=0-1,,2-3",
+            "bytes=,",
             "bytes= ",
             "bytes=-",
             "bytes=--1",
             "bytes=-0",
             "bytes=5-3",
-            "bytes=0-9223372036854775808",
+            "bytes=0x-1,",
+            "bytes=9223372036854775807-",
             "bytes=99999999999999999999-",
         ] {
             assert_eq!(
@@ -544,6 +577,14 @@ mod tests {
             ("bytes=-5, 0-1", Some(RangeSpec::Suffix { len: 5 })),
             ("bytes=5-3", None),
             ("bytes=0-1, x", None),
+            (
+                "bytes=,0-1,",
+                Some(RangeSpec::FromTo {
+                    start: 0,
+                    end_exclusive: 2,
+                }),
+            ),
+            ("bytes=,", None),
             ("items=0-1", None),
             ("bytes=", None),
         ] {

@@ -32,3 +32,4 @@ pub mod http3;
 pub mod memcached;
 mod seek;
 pub mod spare;
+pub mod url;

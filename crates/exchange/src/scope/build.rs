@@ -8,10 +8,8 @@
 //! any.
 
 use std::any::Any;
-use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
-use millpond_conf::VarId;
 use millpond_conf::code as conf_code;
 use millpond_conf::source::Span;
 use millpond_conf::tree::{Statement, Word};
@@ -40,8 +38,6 @@ pub struct Builder {
     pub cx: ParseContext,
     /// The tables of directives.
     pub tables: Tables,
-    /// Variables that get their values while a request runs: groups of expressions and their like.
-    pub stored: HashSet<VarId>,
     slots: Slots,
 }
 
@@ -51,7 +47,6 @@ impl Builder {
         Builder {
             cx,
             tables,
-            stored: HashSet::new(),
             slots: Slots::default(),
         }
     }

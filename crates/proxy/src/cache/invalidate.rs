@@ -6,16 +6,17 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use millpond_cache::zone::CacheZone;
 use millpond_semantics::reuse::invalidates;
 use millpond_wire::header::Known;
-use millpond_wire::http1::host::Host;
 use millpond_wire::http1::response::ResponseHead;
+use millpond_wire::url::{Place, Scheme, Url};
 
 use super::groups;
 use crate::request::Request;
 use crate::route::target;
-use crate::upstream::by_rfc::{is_on, without_fragment};
+use crate::upstream::by_rfc::is_on;
 use crate::upstream::pass::PassTarget;
 use millpond_exchange::failure::Failure;
 
@@ -40,16 +41,22 @@ pub(crate) async fn invalidate(
 /// RFC 9111 §4.4.
 fn of_uris(req: &mut Request, (target, zone): (&PassTarget, &Arc<CacheZone>), head: &ResponseHead) {
     remove(req, target, zone);
+    let Some(place) = Place::of(Scheme::Http, &req.host) else {
+        return;
+    };
+    let here = Url {
+        place,
+        target: req.unparsed_uri().to_vec(),
+    };
     for known in [Known::Location, Known::ContentLocation] {
-        let Some(uri) = head.fields.get(known).cloned() else {
-            continue;
-        };
+        let reference = head.fields.get(known);
         // A URI of another origin is none of this one's business (§4.4).
-        let Some(path) = path_on_origin(&uri, &req.host, req.host_port) else {
+        let path = reference.and_then(|text| target_on_origin(text, &here, req.host_port));
+        let Some(path) = path else {
             continue;
         };
         let mut other = req.background();
-        if target::set_path(&mut other, &uri.slice_ref(path)).is_ok() {
+        if target::set_path(&mut other, &Bytes::from(path)).is_ok() {
             remove(&mut other, target, zone);
         }
     }
@@ -65,43 +72,32 @@ fn remove(req: &mut Request, target: &PassTarget, zone: &Arc<CacheZone>) {
     }
 }
 
-/// The port of requests that name none: this server is spoken to in plain HTTP.
-const USUAL_PORT: u16 = 80;
-
-/// Path and query of a reference, if it is on the origin that a request is for. Its scheme does not
+/// The target of a reference, if it is on the origin that a request is for. Its scheme does not
 /// count, since something before this server may speak another one to clients: without a port,
 /// each has that of the other's scheme.
-fn path_on_origin<'u>(uri: &'u [u8], host: &[u8], port: Option<u16>) -> Option<&'u [u8]> {
-    let uri = without_fragment(uri);
-    let (usual, rest) = match uri {
-        [b'/', b'/', rest @ ..] => (USUAL_PORT, rest),
-        [b'/', ..] => return Some(uri),
-        _ => {
-            let mark = memchr::memmem::find(uri, b"://")?;
-            let (scheme, rest) = uri.split_at_checked(mark)?;
-            let usual = match scheme {
-                _ if scheme.eq_ignore_ascii_case(b"http") => 80,
-                _ if scheme.eq_ignore_ascii_case(b"https") => 443,
-                _ => return None,
-            };
-            (usual, rest.get(3..)?)
-        }
-    };
-    let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?'))?;
-    let (authority, path) = rest.split_at_checked(end)?;
-    let named = Host::parse(authority)?;
-    let is_same = named.name.eq_ignore_ascii_case(host)
-        && named.port.unwrap_or(usual) == port.unwrap_or(usual);
-    (is_same && path.starts_with(b"/")).then_some(path)
+fn target_on_origin(reference: &[u8], here: &Url, port: Option<u16>) -> Option<Vec<u8>> {
+    let there = here.join(reference)?;
+    let usual = there.place.scheme.usual_port();
+    let is_same = there.place.host == here.place.host && there.place.port == port.unwrap_or(usual);
+    is_same.then_some(there.target)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::path_on_origin;
+    use super::*;
+
+    fn target_of(reference: &str, host: &str, port: Option<u16>) -> Option<String> {
+        let here = Url {
+            place: Place::of(Scheme::Http, host.as_bytes()).unwrap(),
+            target: b"/d/e?q".to_vec(),
+        };
+        let target = target_on_origin(reference.as_bytes(), &here, port)?;
+        Some(String::from_utf8(target).unwrap())
+    }
 
     #[test]
-    fn references_of_the_same_origin_have_a_path() {
-        for (uri, port, expected) in [
+    fn references_of_the_same_origin_have_a_target() {
+        for (reference, port, expected) in [
             ("/a?b", None, Some("/a?b")),
             ("/a?b#c", None, Some("/a?b")),
             ("http://H.example/a", None, Some("/a")),
@@ -118,18 +114,20 @@ mod tests {
             ("//h.example:81/a", None, None),
             ("ftp://h.example/a", None, None),
             ("http://other.example/a", None, None),
-            ("http://h.example", None, None),
-            ("http://h.example?a", None, None),
+            ("http://h.example", None, Some("/")),
+            ("http://h.example?a", None, Some("/?a")),
             ("http://h.example:port/a", None, None),
-            ("a/b", None, None),
-            ("", None, None),
+            ("a/b", None, Some("/d/a/b")),
+            ("../a", None, Some("/a")),
+            ("?a", None, Some("/d/e?a")),
+            ("", None, Some("/d/e?q")),
         ] {
-            let path = path_on_origin(uri.as_bytes(), b"h.example", port);
-            assert_eq!(path, expected.map(str::as_bytes), "{uri} {port:?}");
+            let target = target_of(reference, "h.example", port);
+            assert_eq!(target.as_deref(), expected, "{reference} {port:?}");
         }
-        for (uri, expected) in [("http://[::1]:81/a", Some("/a")), ("http://[::1]/a", None)] {
-            let path = path_on_origin(uri.as_bytes(), b"[::1]", Some(81));
-            assert_eq!(path, expected.map(str::as_bytes), "{uri}");
+        for (reference, expected) in [("http://[::1]:81/a", Some("/a")), ("http://[::1]/a", None)] {
+            let target = target_of(reference, "[::1]", Some(81));
+            assert_eq!(target.as_deref(), expected, "{reference}");
         }
     }
 }

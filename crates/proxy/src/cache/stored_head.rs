@@ -1,7 +1,7 @@
 //! The head that a client is sent, from one that was stored.
 //!
-//! Entries in memory have one that was made before ([`view`]), fills and all others are read field by
-//! field. What is stored is not changed: the fields share its memory.
+//! Entries in memory have one that was made before ([`view`]); fills and all others are read field
+//! by field. Nothing stored is changed: the fields share its memory.
 
 use millpond_cache::head::StoredHead;
 use millpond_cache::zone::FoundEntry;

@@ -183,7 +183,7 @@ impl FromArgs for Disable {
                 source => {
                     let variables = &mut args.cx.variables;
                     let regex = Regex::new(source, Case::Insensitive, |name| {
-                        variables.intern(name, word.span)
+                        variables.store(name, word.span)
                     });
                     let regex = regex.map_err(|why| {
                         let message = format!("invalid regular expression \"{source}\": {why}");

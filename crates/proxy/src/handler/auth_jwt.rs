@@ -26,7 +26,6 @@ use bytes::Bytes;
 use millpond_conf::value::{FromWord, WordError};
 use millpond_conf::{ArgError, Args, FromArgs, OffOr, ParseContext, Template, Word};
 use millpond_exchange::failure::Failure;
-use millpond_exchange::settings::level::Closing;
 use millpond_system::clock;
 use millpond_system::log::error::Level;
 use serde_json::{Map, Value};
@@ -205,9 +204,8 @@ impl FromArgs for MemberSet {
         }
         let invalid = |message: String| WordError::Message(message).at(0);
         let variable = set::checked_name(&args.cx.variables, &name.text).map_err(invalid)?;
-        let id = args.cx.variables.intern(&variable, name.span);
         Ok(MemberSet {
-            variable: Settable::of(&variable, id),
+            variable: Settable::given(&mut args.cx.variables, &variable, name.span),
             path: path.iter().map(|word| word.text.clone()).collect(),
         })
     }
@@ -218,17 +216,6 @@ impl AuthJwtPolicy {
     pub fn gate(&self) -> Option<&JwtGate> {
         self.gate.as_ref().and_then(OffOr::on)
     }
-}
-
-/// Makes the variables that are set known to the configuration.
-pub fn close(level: &mut Closing<'_>) {
-    let policy = &level.settings.of::<HandlerSettings>().auth_jwt;
-    let sets = policy.claim_sets.iter().chain(&policy.header_sets);
-    let stored = sets.filter_map(|set| match set.variable {
-        Settable::Stored(id) => Some(id),
-        Settable::Args | Settable::LimitRate => None,
-    });
-    level.builder.stored.extend(stored);
 }
 
 /// The verified token of a request, which it and its subrequests have as a note.

@@ -23,7 +23,6 @@ use crate::rewrite::set::{self, Variable};
 use crate::subrequest::{self, Target};
 use millpond_exchange::failure::Failure;
 use millpond_exchange::response::Response;
-use millpond_exchange::settings::level::Closing;
 
 /// The address that is asked if requests are let in.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -54,27 +53,12 @@ impl FromArgs for AuthSet {
         };
         let invalid = |message: String| WordError::Message(message).at(0);
         let variable = set::checked_name(&args.cx.variables, &name.text).map_err(invalid)?;
-        let variable = Variable::of(&variable, args.cx.variables.intern(&variable, name.span));
+        let variable = Variable::given(&mut args.cx.variables, &variable, name.span);
         Ok(AuthSet {
             variable,
             value: Arc::new(args.word(1)?),
         })
     }
-}
-
-/// Makes the variables that are set known to the configuration.
-pub fn close(level: &mut Closing<'_>) {
-    let sets = level
-        .settings
-        .of::<HandlerSettings>()
-        .auth_request
-        .sets
-        .iter();
-    let stored = sets.filter_map(|set| match set.variable {
-        Variable::Stored(id) => Some(id),
-        Variable::Args | Variable::LimitRate => None,
-    });
-    level.builder.stored.extend(stored);
 }
 
 /// Asks where a location wants that.

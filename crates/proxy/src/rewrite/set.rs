@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use millpond_conf::VariableUses;
 use millpond_conf::value::parse_offset;
-use millpond_conf::{Statement, Template, VarId};
+use millpond_conf::{Span, Statement, Template, VarId};
 use millpond_system::log::error::Level;
 
 use super::{CaptureForm, Script, Step, eval, text};
@@ -60,6 +60,14 @@ impl Variable {
             "args" => Variable::Args,
             "limit_rate" => Variable::LimitRate,
             _ => Variable::Stored(id),
+        }
+    }
+
+    /// The variable of a checked name, in small letters, that a line gives values to.
+    pub(crate) fn given(variables: &mut VariableUses, name: &str, span: Span) -> Variable {
+        match Variable::of(name, variables.intern(name, span)) {
+            Variable::Stored(_) => Variable::Stored(variables.store(name, span)),
+            special => special,
         }
     }
 

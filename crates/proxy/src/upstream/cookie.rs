@@ -101,7 +101,7 @@ fn caseless(args: &mut Args<'_>, source: &str) -> Result<Arc<Regex>, ArgError> {
     let span = args.name.span;
     let variables = &mut args.cx.variables;
     Regex::new(source, Case::Insensitive, |name| {
-        variables.intern(name, span)
+        variables.store(name, span)
     })
     .map(Arc::new)
     .map_err(ArgError::other)

@@ -31,10 +31,8 @@ impl FromArgs for SplitPath {
         let source = args.one()?.text.clone();
         let span = args.name.span;
         let variables = &mut args.cx.variables;
-        let regex = Regex::new(&source, Case::Sensitive, |name| {
-            variables.intern(name, span)
-        })
-        .map_err(ArgError::other)?;
+        let regex = Regex::new(&source, Case::Sensitive, |name| variables.store(name, span))
+            .map_err(ArgError::other)?;
         if regex.group_count() != 2 {
             let message = format!("pattern \"{source}\" must have 2 captures");
             return Err(ArgError::other(message));

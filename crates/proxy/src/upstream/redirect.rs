@@ -67,7 +67,7 @@ pub(super) fn regex_of(args: &mut Args<'_>, text: &str) -> Result<Option<Arc<Reg
     };
     let span = args.name.span;
     let variables = &mut args.cx.variables;
-    Regex::new(source, case, |name| variables.intern(name, span))
+    Regex::new(source, case, |name| variables.store(name, span))
         .map(|regex| Some(Arc::new(regex)))
         .map_err(ArgError::other)
 }

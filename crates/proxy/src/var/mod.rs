@@ -251,7 +251,7 @@ pub fn define_set(builder: &mut Builder, id: VarId) {
 /// The thing that the configuration defines a variable as.
 pub fn definition(builder: &Builder, id: VarId) -> Option<Definition> {
     let known = builder.get().and_then(|Definitions(known)| known.get(&id));
-    let stored = || Some(Definition::Stored).filter(|_| builder.stored.contains(&id));
+    let stored = || Some(Definition::Stored).filter(|_| builder.cx.variables.is_stored(id));
     known.cloned().or_else(stored)
 }
 
@@ -259,7 +259,7 @@ pub fn definition(builder: &Builder, id: VarId) -> Option<Definition> {
 pub fn defined(builder: &Builder) -> impl Iterator<Item = VarId> {
     let known: Option<&Definitions> = builder.get();
     let known = known.into_iter().flat_map(|known| known.0.keys());
-    known.chain(&builder.stored).copied()
+    known.copied().chain(builder.cx.variables.stored())
 }
 
 impl Default for VariableTable {

@@ -163,8 +163,6 @@ pub(crate) const HOOKS: Hooks = Hooks {
         handler::limit_zone::close,
         filter::ssi::close,
         handler::realip::close,
-        handler::auth_request::close,
-        handler::auth_jwt::close,
         #[cfg(feature = "script")]
         script::close,
         cache::zones::close,

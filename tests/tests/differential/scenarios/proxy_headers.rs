@@ -176,6 +176,8 @@ fn redirects() -> Scenario {
                  proxy_redirect http://old.test/a/ /b/; proxy_redirect http://old.test/ /c/; }
              location /regex { proxy_pass http://%%ORIGIN%%;
                  proxy_redirect ~^http://([^:/]+)(:\\d+)?/(.*)$ http://new.test/$1/$3; }
+             location /named { proxy_pass http://%%ORIGIN%%;
+                 proxy_redirect ~^http://(?<h>[^:/]+)(:\\d+)?/(?<rest>.*)$ http://$h.new/$rest; }
              location /iregex { proxy_pass http://%%ORIGIN%%;
                  proxy_redirect ~*^HTTP://OLD.TEST(/.*)$ $1; }
              location /var { proxy_pass http://%%ORIGIN%%; proxy_redirect http://$arg_h/ /v/; }
@@ -190,6 +192,7 @@ fn redirects() -> Scenario {
         })
         .gets(&[
             "/off?to=http://old.test/a",
+            "/named?to=http://old.test:81/a",
             "/text?to=http://old.test/a/x",
             "/text?to=http://old.test/z",
             "/text?to=http://other.test/",
@@ -243,13 +246,23 @@ fn cookies() -> Scenario {
              location /regex { proxy_pass http://%%ORIGIN%%;
                  proxy_cookie_domain ~^\\.?([a-z]+)\\.old\\.test$ $1.new.test;
                  proxy_cookie_path ~^/(.+)$ /p/$1; }
+             location /named { proxy_pass http://%%ORIGIN%%;
+                 proxy_cookie_domain \"~\\.?(?P<zone>[a-z]+\\.test)$\" $zone;
+                 proxy_cookie_path ~*^/OLD/(?<rest>.+)$ /p/$rest; add_header X-Rest <$rest>; }
              location /var { proxy_pass http://%%ORIGIN%%; proxy_cookie_domain $arg_d new.test;
                  proxy_cookie_path / /$arg_p/; }
              location /off { proxy_pass http://%%ORIGIN%%; proxy_cookie_domain off;
                  proxy_cookie_path off; }",
         )
         .answer("/*", answer)
-        .gets(&["/", "/both", "/regex", "/var?d=old.test&p=q", "/off"])
+        .gets(&[
+            "/",
+            "/both",
+            "/regex",
+            "/named",
+            "/var?d=old.test&p=q",
+            "/off",
+        ])
 }
 
 fn cookie_flags() -> Scenario {

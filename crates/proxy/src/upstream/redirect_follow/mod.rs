@@ -19,7 +19,6 @@
 //!    without asking its user).
 
 mod reach;
-mod url;
 
 use std::sync::Arc;
 
@@ -29,6 +28,7 @@ use millpond_system::address::Address;
 use millpond_system::network::Network;
 use millpond_wire::header::Known;
 use millpond_wire::http1::Method;
+use millpond_wire::url::{Place, Scheme, Url};
 
 use super::ask::Ask;
 use super::exchange::{Fetched, fetch_with};
@@ -40,7 +40,6 @@ use millpond_exchange::client::body::RequestBody;
 use millpond_exchange::failure::{Failure, UpstreamFailure, UpstreamKind};
 use millpond_exchange::protocol::Protocol;
 use millpond_exchange::trace::asked;
-use url::{Place, Scheme, Url};
 
 /// Redirects that are followed by `on`.
 const USUAL: u32 = 5;

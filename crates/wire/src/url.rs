@@ -1,27 +1,32 @@
-//! URLs of redirects: a Location field read against the URL that was asked (RFC 3986 §5.2).
+//! URLs in fields of answers, read against the URL that was asked (RFC 3986 §5.2).
 //!
-//! Only `http` and `https` are followed, and no URL with a name and a password in it. Bytes that
+//! Only `http` and `https` can be asked, and no URL with a name and a password in it. Bytes that
 //! cannot stand in a request line are escaped; a fragment is the client's, and does not go on.
 
 use std::fmt;
 
 /// A URL that can be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Url {
-    pub(super) place: Place,
+pub struct Url {
+    /// The origin.
+    pub place: Place,
     /// Path and query.
-    pub(super) target: Vec<u8>,
+    pub target: Vec<u8>,
 }
 
 /// Scheme of a URL that can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scheme {
+pub enum Scheme {
+    /// `http`.
     Http,
+    /// `https`.
     Https,
 }
 
 impl Scheme {
-    fn usual_port(self) -> u16 {
+    /// The port of URLs that name none.
+    #[must_use]
+    pub fn usual_port(self) -> u16 {
         match self {
             Scheme::Http => 80,
             Scheme::Https => 443,
@@ -38,16 +43,19 @@ impl Scheme {
 
 /// Scheme, host and port: an origin by RFC 6454.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) scheme: Scheme,
+pub struct Place {
+    /// The scheme.
+    pub scheme: Scheme,
     /// The host in small letters; an IPv6 address has brackets.
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub host: String,
+    /// The port, also where it is the usual one.
+    pub port: u16,
 }
 
 impl Place {
     /// The place of an authority; none for one that has a name in it, or is no host.
-    pub(super) fn of(scheme: Scheme, authority: &[u8]) -> Option<Place> {
+    #[must_use]
+    pub fn of(scheme: Scheme, authority: &[u8]) -> Option<Place> {
         let whole = str::from_utf8(authority).ok()?;
         let text = whole.strip_suffix(':').unwrap_or(whole);
         let colon = text.rfind(':');
@@ -70,7 +78,8 @@ impl Place {
     }
 
     /// The Host field: without a port that is the usual one.
-    pub(super) fn authority(&self) -> String {
+    #[must_use]
+    pub fn authority(&self) -> String {
         if self.port == self.scheme.usual_port() {
             self.host.clone()
         } else {
@@ -93,7 +102,8 @@ impl fmt::Display for Url {
 
 impl Url {
     /// The URL that a Location names; none if it is none to be asked.
-    pub(super) fn join(&self, location: &[u8]) -> Option<Url> {
+    #[must_use]
+    pub fn join(&self, location: &[u8]) -> Option<Url> {
         let text = location.split(|byte| *byte == b'#').next()?.trim_ascii();
         if let Some((scheme, rest)) = absolute(text) {
             return Url::with_authority(scheme, rest);
