@@ -16,6 +16,7 @@
 //! | [`plan`] | a document that says what is wanted |
 //! | [`process`] | what the kernel knows of a server's processes |
 //! | `compare` | two servers in turn on one configuration |
+//! | [`crowd`] | many connections on one thread, times in microseconds |
 //! | `certificate` | certificates of its own making |
 //! | `command`, `unit` | the command line |
 //!
@@ -26,6 +27,7 @@ pub mod client;
 mod command;
 mod compare;
 pub(crate) mod content;
+pub mod crowd;
 pub mod load;
 pub mod module;
 pub mod origin;

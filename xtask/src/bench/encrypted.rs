@@ -234,7 +234,7 @@ fn run_with(options: &Options, keys: &Path) -> Result<Tally> {
     for (name, protocol, bound) in IDLE_BOUNDS {
         let row = format!("{name}, memory of idle connections");
         if is_wanted(&row) {
-            let held = |kind| held(&start(kind)?, protocol, options.connections());
+            let held = |kind| held(&start(kind)?, protocol, options.connections(10_000));
             let line = Line {
                 row,
                 unit: "bytes each",

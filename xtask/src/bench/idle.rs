@@ -22,17 +22,23 @@ use super::line::{Line, Wanted};
 use super::options::Options;
 use crate::tally::Tally;
 
-const PATH: &str = "/1k";
+pub(super) const PATH: &str = "/1k";
+/// Fields of a request, as a browser sends them.
+pub(super) const FIELDS: &str = "\
+User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\
+Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n\
+Accept-Language: en-GB,en;q=0.5\r\nAccept-Encoding: gzip, deflate, br, zstd\r\n\
+Connection: keep-alive\r\n";
 /// The most that one may take.
 const BOUND_BYTES: f64 = 700.0;
 /// The crowds in which clients come.
-const CROWDS: usize = 10;
+pub(super) const CROWDS: usize = 10;
 /// The time behind each of them; a connection of Millpond is quiet after two seconds.
-const PAUSE: Duration = Duration::from_millis(2500);
+pub(super) const PAUSE: Duration = Duration::from_millis(2500);
 
 /// Measures both servers; Millpond above the bound counts as failed.
 pub(super) fn run(options: &Options) -> Result<Tally> {
-    let wanted = options.connections();
+    let wanted = options.connections(10_000);
     let origin = Origin::start()?;
     let answer = Answer::new(200).header("Content-Type", "text/plain");
     origin.route(PATH, answer.body(vec![b'x'; 1 << 10]));
@@ -107,7 +113,7 @@ fn be_quiet(open: &mut [TcpStream]) -> Result<()> {
 }
 
 /// Bytes for each connection that the server took when it started.
-fn in_advance(proxy: &Proxy, origin: &Origin, room: usize) -> Result<f64> {
+pub(super) fn in_advance(proxy: &Proxy, origin: &Origin, room: usize) -> Result<f64> {
     let small = start(proxy.kind(), origin, 0)?;
     let large = start(proxy.kind(), origin, room)?;
     let more = resident(&large)?.saturating_sub(resident(&small)?);
@@ -118,13 +124,7 @@ fn in_advance(proxy: &Proxy, origin: &Origin, room: usize) -> Result<f64> {
 fn idle(proxy: &Proxy) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(("127.0.0.1", proxy.port()))?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    let request = format!(
-        "GET {PATH} HTTP/1.1\r\nHost: localhost\r\n\
-         User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\
-         Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n\
-         Accept-Language: en-GB,en;q=0.5\r\nAccept-Encoding: gzip, deflate, br, zstd\r\n\
-         Connection: keep-alive\r\n\r\n"
-    );
+    let request = format!("GET {PATH} HTTP/1.1\r\nHost: localhost\r\n{FIELDS}\r\n");
     stream.write_all(request.as_bytes())?;
     let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
     loop {

@@ -27,6 +27,8 @@ pub(crate) enum Wanted {
     },
     /// Millpond's own figure.
     AtMost(f64),
+    /// Nothing: the figure is told.
+    Nothing,
 }
 
 impl Line {
@@ -63,13 +65,17 @@ impl Line {
         match &self.wanted {
             Wanted::AtLeast { bound, ratios, .. } => middle(ratios) >= *bound,
             Wanted::AtMost(bound) => self.millpond <= *bound,
+            Wanted::Nothing => true,
         }
     }
 
     /// Prints it; one that is not met counts as failed.
     pub(crate) fn print(&self) -> Tally {
         println!("{self}");
-        Tally::from(self.is_met())
+        match self.wanted {
+            Wanted::Nothing => Tally::default(),
+            _ => Tally::from(self.is_met()),
+        }
     }
 }
 
@@ -96,6 +102,7 @@ impl fmt::Display for Line {
                 )?;
             }
             Wanted::AtMost(bound) => write!(f, "- | - | - | at most {bound}")?,
+            Wanted::Nothing => return write!(f, "- | - | - | - | - |"),
         }
         write!(f, " | {} |", if self.is_met() { "yes" } else { "no" })
     }
@@ -107,7 +114,7 @@ pub(crate) fn ratios(rounds: &[(f64, f64)]) -> Vec<f64> {
 }
 
 /// The value in the middle; there is one.
-fn middle(values: &[f64]) -> f64 {
+pub(crate) fn middle(values: &[f64]) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 

@@ -6,6 +6,7 @@
 //! | `misses` | misses of small bodies, against nginx's |
 //! | `waiters` | who asks for what is being fetched, with nginx beside |
 //! | `idle` | memory of idle connections, with nginx beside |
+//! | `crowd` | a hundred thousand connections: memory, hits among them, a burst, with nginx beside |
 //! | `tls` | encrypted requests, handshakes and idle connections, against nginx's |
 //! | `http3` | requests over HTTP/3, against those of an nginx that speaks it |
 //! | `stream` | connections that are passed on as they are, against nginx's |
@@ -18,6 +19,7 @@
 //!
 //! - `conf` – the configuration
 //! - `cpu` – CPU time of processes, and their cores
+//! - `crowd` – many connections to one server
 //! - `encrypted` – encrypted requests of both protocols, and handshakes
 //! - `haproxy` – HAProxy and its rows
 //! - `http3` – requests over HTTP/3
@@ -25,10 +27,12 @@
 //! - `load` – what drives servers
 //! - `options` – the command line
 //! - `rounds` – rounds in which servers take turns
+//! - `steady` – hits that are due at fixed times
 //! - `training` – the work that a guided build learns by
 
 pub(crate) mod conf;
 pub(crate) mod cpu;
+mod crowd;
 mod encrypted;
 mod haproxy;
 mod http3;
@@ -40,6 +44,7 @@ pub(crate) mod options;
 pub(crate) mod rounds;
 mod rows;
 mod sites;
+mod steady;
 mod stream;
 mod table;
 pub(crate) mod training;
@@ -77,6 +82,7 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
         Name::Haproxy => haproxy::run(&options)?,
         Name::Tls => encrypted::run(&options)?,
         Name::Http3 => http3::run(&options)?,
+        Name::Crowd => crowd::run(&options)?,
         Name::Idle => idle::run(&options)?,
         Name::Misses => misses::run(&options)?,
         Name::Stream => stream::run(&options)?,

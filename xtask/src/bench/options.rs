@@ -18,6 +18,8 @@ pub(crate) enum Name {
     Sites,
     /// Memory of idle connections.
     Idle,
+    /// A hundred thousand connections.
+    Crowd,
     /// Encrypted requests, handshakes and idle connections.
     Tls,
     /// Requests over HTTP/3.
@@ -49,9 +51,12 @@ pub(crate) struct Options {
     /// The gauge is not asked for a second opinion.
     #[arg(long)]
     pub(crate) wrk_alone: bool,
-    /// Idle connections.
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..))]
-    connections: u32,
+    /// Connections: 10,000 for `idle`, 100,000 for `crowd`.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(100..))]
+    connections: Option<u32>,
+    /// Hits a second.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(100..))]
+    rate: Option<u32>,
 }
 
 impl Options {
@@ -79,8 +84,13 @@ impl Options {
         Duration::from_secs(self.seconds.unwrap_or(usual))
     }
 
-    /// Idle connections.
-    pub(crate) fn connections(&self) -> usize {
-        self.connections as usize
+    /// The number of connections, where a benchmark usually has so many.
+    pub(crate) fn connections(&self, usual: u32) -> usize {
+        self.connections.unwrap_or(usual) as usize
+    }
+
+    /// Hits a second, if they were told.
+    pub(crate) fn rate(&self) -> Option<f64> {
+        self.rate.map(f64::from)
     }
 }
