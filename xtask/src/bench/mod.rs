@@ -7,6 +7,7 @@
 //! | `waiters` | who asks for what is being fetched, with nginx beside |
 //! | `idle` | memory of idle connections, with nginx beside |
 //! | `crowd` | a hundred thousand connections: memory, hits among them, a burst, with nginx beside |
+//! | `latency` | times of hits while something else goes on, with nginx beside |
 //! | `tls` | encrypted requests, handshakes and idle connections, against nginx's |
 //! | `http3` | requests over HTTP/3, against those of an nginx that speaks it |
 //! | `stream` | connections that are passed on as they are, against nginx's |
@@ -23,6 +24,7 @@
 //! - `encrypted` – encrypted requests of both protocols, and handshakes
 //! - `haproxy` – HAProxy and its rows
 //! - `http3` – requests over HTTP/3
+//! - `latency` – times of hits while something else goes on
 //! - `line` – a line of the table
 //! - `load` – what drives servers
 //! - `options` – the command line
@@ -37,6 +39,7 @@ mod encrypted;
 mod haproxy;
 mod http3;
 mod idle;
+mod latency;
 pub(crate) mod line;
 pub(crate) mod load;
 mod misses;
@@ -84,6 +87,7 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
         Name::Http3 => http3::run(&options)?,
         Name::Crowd => crowd::run(&options)?,
         Name::Idle => idle::run(&options)?,
+        Name::Latency => latency::run(&options)?,
         Name::Misses => misses::run(&options)?,
         Name::Stream => stream::run(&options)?,
         Name::Waiters => waiters::run(&options)?,

@@ -20,6 +20,8 @@ pub(crate) enum Name {
     Idle,
     /// A hundred thousand connections.
     Crowd,
+    /// Times of hits while something else goes on.
+    Latency,
     /// Encrypted requests, handshakes and idle connections.
     Tls,
     /// Requests over HTTP/3.
@@ -45,7 +47,7 @@ pub(crate) struct Options {
     /// Seconds of a round.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
-    /// Only rows of hits, or of encrypted requests, whose name has this in it.
+    /// Only rows of hits, encrypted requests or states whose name has this in it.
     #[arg(long)]
     pub(crate) row: Option<String>,
     /// The gauge is not asked for a second opinion.
@@ -54,6 +56,9 @@ pub(crate) struct Options {
     /// Connections: 10,000 for `idle`, 100,000 for `crowd`.
     #[arg(long, value_parser = clap::value_parser!(u32).range(100..))]
     connections: Option<u32>,
+    /// Entries that a cache has: 300,000 for `latency`.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1000..))]
+    entries: Option<u64>,
     /// Hits a second.
     #[arg(long, value_parser = clap::value_parser!(u32).range(100..))]
     rate: Option<u32>,
@@ -87,6 +92,11 @@ impl Options {
     /// The number of connections, where a benchmark usually has so many.
     pub(crate) fn connections(&self, usual: u32) -> usize {
         self.connections.unwrap_or(usual) as usize
+    }
+
+    /// The number of entries, where a benchmark usually has so many.
+    pub(crate) fn entries(&self, usual: u64) -> u64 {
+        self.entries.unwrap_or(usual)
     }
 
     /// Hits a second, if they were told.
