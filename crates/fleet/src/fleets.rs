@@ -7,13 +7,14 @@
 //! 4. The share of a fleet outlives its threads: limits keep theirs when a node is started anew.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use millpond_cache::zone::CacheZone;
 use millpond_system::log::error::{self, Level};
 
 use crate::node::{FleetConf, Node};
 use crate::share::Share;
+use crate::tally::Source;
 
 /// Fleets with the zones that are to follow them.
 pub type Plan = Vec<(FleetConf, Vec<Arc<CacheZone>>)>;
@@ -24,6 +25,8 @@ pub struct Fleets {
     nodes: Mutex<Vec<Arc<Node>>>,
     /// Shares by the names of fleets; configurations name them, so they are few.
     shares: Mutex<BTreeMap<String, Arc<Share>>>,
+    /// Counters of the process.
+    source: OnceLock<Arc<dyn Source>>,
 }
 
 impl Fleets {
@@ -58,7 +61,11 @@ impl Fleets {
                 zone.purges.lag.join(conf.max_lag, conf.on_lag);
             }
             let share = self.share(conf.name());
-            nodes.extend(start(conf, zones, share));
+            let name = conf.name().to_owned();
+            match Node::start(conf, zones, share, self.source.get().cloned()) {
+                Ok(node) => nodes.push(Arc::new(node)),
+                Err(error) => tell_failure(&name, &error),
+            }
         }
     }
 
@@ -81,6 +88,21 @@ impl Fleets {
     /// All nodes.
     pub fn all(&self) -> Vec<Arc<Node>> {
         self.nodes().clone()
+    }
+
+    /// Has the nodes that start from here on tell their fleets these counters.
+    pub fn tell(&self, source: Arc<dyn Source>) {
+        // The counters of a process are the same for life.
+        let _ = self.source.set(source);
+    }
+
+    /// The node of a fleet.
+    pub fn find(&self, fleet: &str) -> Option<Arc<Node>> {
+        let nodes = self.nodes();
+        nodes
+            .iter()
+            .find(|node| node.conf().name() == fleet)
+            .cloned()
     }
 
     /// Share of this node in the limits of a fleet, followed or not.
@@ -110,15 +132,8 @@ fn stopped(node: Arc<Node>) -> (FleetConf, Vec<Arc<CacheZone>>) {
     parts
 }
 
-fn start(conf: FleetConf, zones: Vec<Arc<CacheZone>>, share: Arc<Share>) -> Option<Arc<Node>> {
-    let name = conf.name().to_owned();
-    match Node::start(conf, zones, share) {
-        Ok(node) => Some(Arc::new(node)),
-        Err(error) => {
-            let why = error::os_error(&error);
-            let message = format_args!("fleet \"{name}\": starting its threads failed ({why})");
-            error::process(Level::Alert, message);
-            None
-        }
-    }
+fn tell_failure(fleet: &str, failure: &std::io::Error) {
+    let why = error::os_error(failure);
+    let message = format_args!("fleet \"{fleet}\": starting its threads failed ({why})");
+    error::process(Level::Alert, message);
 }

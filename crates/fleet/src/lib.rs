@@ -1,4 +1,5 @@
-//! Fleets: purges that hold on all nodes, members that own keys, and limits that they share.
+//! Fleets: purges that hold on all nodes, members that own keys, limits that they share,
+//! and counters that are summed.
 //!
 //! ```text
 //!   purge ──► in force here, durable ──► entry of the log ──► acknowledged
@@ -30,6 +31,7 @@
 //! - `owner`: the member that a key belongs to
 //! - `peers`: the members that live, and who asks whom
 //! - `share`: the part of a limit that a node has
+//! - `tally`: the counters of nodes, and their sum
 //! - `view`: knowledge of the fleet, for those who do not follow
 //! - `node`: the threads of one fleet, and the way of purges into its log
 //! - `fleets`: all fleets of a process, over reloads
@@ -46,6 +48,7 @@ pub mod owner;
 pub mod peers;
 pub mod session;
 pub mod share;
+pub mod tally;
 pub mod view;
 
 pub use fleets::Fleets;

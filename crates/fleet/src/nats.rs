@@ -7,6 +7,9 @@
 //! | storage | files, as many replicas as are configured |
 //! | age | `retain` |
 //!
+//! Tallies have a stream of their own, `MPSITES_FLEET`, with the subjects `mp.FLEET.sites.>`, one
+//! message each, which are kept for ever and are 65,536 at most.
+//!
 //! The name of the log is the time at which the servers made the stream, in nanoseconds: a stream
 //! that is made anew has another. The consumer is one of this session, and numbers what it sends:
 //! where a number is missing, the feed ends, and the next one begins behind what was taken.
@@ -25,10 +28,12 @@ use async_nats::jetstream::context::CreateStreamErrorKind;
 use async_nats::jetstream::stream::{self, Info, Stream};
 use async_nats::jetstream::{self, Context, Message};
 use async_nats::{Client, ConnectOptions, ServerAddr};
+use bytes::Bytes;
 use futures_util::StreamExt;
 
 use crate::entry::{Entry, token};
 use crate::log::{Feed, FleetLog, LogError, Opened, Record, Standing};
+use crate::tally::{self, LedgerId};
 
 /// Time in which the servers answer. Shorter than the limit of a lag that anybody wants.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -41,6 +46,9 @@ const PING_EVERY: Duration = Duration::from_secs(2);
 const CONNECT_EVERY: Duration = Duration::from_millis(500);
 /// Time in which a message that was sent again is told from a new one.
 const DUPLICATES: Duration = Duration::from_secs(120);
+
+/// Messages of the stream of tallies: as many nodes as are remembered have so many parts.
+const TALLIES_MAX: i64 = 65_536;
 
 /// Servers, and the stream that is wanted there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,19 +131,16 @@ impl NatsLog {
         Ok(NatsLog { conf, context })
     }
 
-    fn name(&self) -> String {
-        format!("MP_{}", token(self.conf.fleet.as_bytes()).replace('=', "_"))
+    fn name(&self, kind: &str) -> String {
+        let fleet = token(self.conf.fleet.as_bytes()).replace('=', "_");
+        format!("{kind}_{fleet}")
     }
 
     /// The stream as it is now; made, if there is none.
     async fn stream(&self) -> Result<Stream<Info>, LogError> {
-        let of = failed("the stream of the fleet");
-        if let Ok(stream) = self.context.get_stream(self.name()).await {
-            return Ok(stream);
-        }
         let fleet = &self.conf.fleet;
         let wanted = stream::Config {
-            name: self.name(),
+            name: self.name("MP"),
             subjects: vec![format!("mp.{fleet}.beat.>"), format!("mp.{fleet}.purge.>")],
             max_messages_per_subject: 1,
             max_age: self.conf.retain,
@@ -143,15 +148,95 @@ impl NatsLog {
             duplicate_window: DUPLICATES.min(self.conf.retain),
             ..stream::Config::default()
         };
+        self.found_or_made(wanted).await
+    }
+
+    /// The stream of tallies.
+    async fn tallies(&self) -> Result<Stream<Info>, LogError> {
+        let wanted = stream::Config {
+            name: self.name("MPSITES"),
+            subjects: vec![format!("mp.{}.sites.>", self.conf.fleet)],
+            max_messages_per_subject: 1,
+            max_messages: TALLIES_MAX,
+            num_replicas: self.conf.replicas,
+            ..stream::Config::default()
+        };
+        self.found_or_made(wanted).await
+    }
+
+    /// Refuses without a connection: a message that waits for one would be sent when nobody waits
+    /// for it any more.
+    fn check_connected(&self, of: &impl Fn(&dyn Display) -> LogError) -> Result<(), LogError> {
+        match self.context.client().connection_state() {
+            State::Connected => Ok(()),
+            _ => Err(of(&"no server is connected")),
+        }
+    }
+
+    async fn found_or_made(&self, wanted: stream::Config) -> Result<Stream<Info>, LogError> {
+        let of = failed("the stream of the fleet");
+        let name = wanted.name.clone();
+        if let Ok(stream) = self.context.get_stream(&name).await {
+            return Ok(stream);
+        }
         match self.context.create_stream(wanted).await {
             Ok(stream) => Ok(stream),
             // Another node was first.
             Err(error) if matches!(error.kind(), CreateStreamErrorKind::JetStream(_)) => {
-                let found = self.context.get_stream(self.name()).await;
+                let found = self.context.get_stream(&name).await;
                 found.map_err(|_| of(&error))
             }
             Err(error) => Err(of(&error)),
         }
+    }
+
+    /// Puts records of parts of a ledger's tally in place of those before.
+    pub async fn put_tally(
+        &self,
+        ledger: &LedgerId,
+        records: impl Iterator<Item = (usize, &Bytes)>,
+    ) -> Result<(), LogError> {
+        let of = failed("writing the counters of sites");
+        self.check_connected(&of)?;
+        self.tallies().await?;
+        for (part, record) in records {
+            let place = tally::subject(ledger, part);
+            let subject = format!("mp.{}.sites.{place}", self.conf.fleet);
+            let sent = self.context.publish(subject, record.clone()).await;
+            sent.map_err(|it| of(&it))?.await.map_err(|it| of(&it))?;
+        }
+        Ok(())
+    }
+
+    /// Reads all records, with the times at which the log got them.
+    pub async fn read_tallies(&self, mut take: impl FnMut(&Bytes, u64)) -> Result<(), LogError> {
+        let of = failed("reading the counters of sites");
+        self.check_connected(&of)?;
+        let wanted = PushConfig {
+            deliver_subject: self.context.client().new_inbox(),
+            deliver_policy: DeliverPolicy::LastPerSubject,
+            filter_subject: format!("mp.{}.sites.>", self.conf.fleet),
+            ack_policy: AckPolicy::None,
+            max_deliver: 1,
+            memory_storage: true,
+            num_replicas: 1,
+            flow_control: true,
+            idle_heartbeat: IDLE,
+            ..PushConfig::default()
+        };
+        let made = self.tallies().await?.create_consumer(wanted).await;
+        let consumer = made.map_err(|it| of(&it))?;
+        let mut pending = consumer.cached_info().num_pending;
+        let messages = consumer.messages().await.map_err(|it| of(&it))?;
+        let mut feed = NatsFeed { messages, sent: 0 };
+        while pending > 0 {
+            let records = feed.next(1).await?;
+            for record in records {
+                take(&record.payload, record.at_ms);
+                pending = record.pending;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -165,10 +250,7 @@ impl FleetLog for NatsLog {
 
     async fn append(&self, entry: &Entry) -> Result<u64, LogError> {
         let of = failed("writing to the log");
-        // What waits for a connection would be written when nobody waits for it any more.
-        if self.context.client().connection_state() != State::Connected {
-            return Err(of(&"no server is connected"));
-        }
+        self.check_connected(&of)?;
         let subject = entry.subject(&self.conf.fleet);
         let sent = self.context.publish(subject, entry.encode()).await;
         let acknowledged = sent.map_err(|it| of(&it))?.await;

@@ -44,6 +44,7 @@ use crate::nats::{NatsConf, NatsLog};
 use crate::peers::{LIVE_MS, Peers, PeersConf};
 use crate::session::{Scene, follow};
 use crate::share::{Census, Share};
+use crate::tally::{PARTS, Source, Sum};
 use crate::view::{Heard, View};
 
 /// Time between two tries to open the log, and two looks at the lag.
@@ -56,6 +57,12 @@ const ACKNOWLEDGE_WITHIN: Duration = Duration::from_secs(3);
 const MARGIN: Duration = Duration::from_millis(10);
 /// Purges that may be on their way to the log at once (arbitrary; each is a request that waits).
 const PUBLISHING_MAX: usize = 1024;
+/// Time between two tallies.
+const TALLY_EVERY: Duration = Duration::from_secs(10);
+/// Time in which all tallies must have been read (arbitrary: a hundred full ones take a second).
+const SUM_WITHIN: Duration = Duration::from_secs(10);
+/// Readers of all tallies at once: each has a sum in memory.
+const SUMS_MAX: usize = 2;
 /// Time for which the end of a node waits for a disk (arbitrary; as long as for slow logs).
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -136,6 +143,9 @@ struct Core {
     changes: watch::Sender<()>,
     peers: Arc<Peers>,
     census: Mutex<Census>,
+    /// Counters that are told to the fleet.
+    source: Option<Arc<dyn Source>>,
+    summing: Semaphore,
     publishing: Arc<Semaphore>,
     purges: AtomicU64,
     acknowledged: AtomicU64,
@@ -173,11 +183,12 @@ fn millis(duration: Duration) -> u64 {
 
 impl Node {
     /// Starts the threads of a node for some zones, which are part of the fleet from here on; its
-    /// limits are told of their share.
+    /// limits are told of their share, and the fleet of the counters of a source.
     pub fn start(
         conf: FleetConf,
         zones: Vec<Arc<CacheZone>>,
         share: Arc<Share>,
+        source: Option<Arc<dyn Source>>,
     ) -> std::io::Result<Node> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -190,6 +201,8 @@ impl Node {
         let core = Arc::new(Core {
             peers,
             census,
+            source,
+            summing: Semaphore::new(SUMS_MAX),
             conf,
             zones,
             run,
@@ -220,6 +233,7 @@ impl Node {
                     tokio::select! {
                         () = tend(&tending) => {}
                         () = watch_lag(&tending) => {}
+                        () = tell_tallies(&tending) => {}
                         _ = over => {}
                     }
                 });
@@ -261,6 +275,17 @@ impl Node {
     /// Number of nodes among which limits are split.
     pub fn split_nodes(&self) -> u64 {
         lock(&self.core.census).share().nodes()
+    }
+
+    /// The counters of all nodes, on a thread that may wait; or the reason why there are none.
+    pub fn sum_and_wait(&self) -> Result<Sum, String> {
+        let (tell, told) = sync_channel(1);
+        let core = Arc::clone(&self.core);
+        self.runtime.spawn(async move {
+            let _ = tell.send(core.sum().await);
+        });
+        told.recv()
+            .unwrap_or_else(|_| Err("the process is leaving the fleet".to_owned()))
     }
 
     /// Waits until all that the log has up to a position of a zone is in force in it; the position
@@ -363,6 +388,20 @@ impl Core {
         }
     }
 
+    async fn sum(&self) -> Result<Sum, String> {
+        let Ok(_place) = self.summing.try_acquire() else {
+            return Err("too many ask at once".to_owned());
+        };
+        let log = lock(&self.log).clone().ok_or("no server is connected")?;
+        let mut sum = Sum::default();
+        let reading = log.read_tallies(|record, at_ms| sum.take(record, at_ms));
+        match clock::within(SUM_WITHIN, reading).await {
+            Some(Ok(())) => Ok(sum),
+            Some(Err(error)) => Err(error.to_string()),
+            None => Err("the log does not answer".to_owned()),
+        }
+    }
+
     async fn everywhere(&self, sequence: u64) {
         let mut changes = self.changes.subscribe();
         let max_lag_ms = millis(self.conf.max_lag);
@@ -459,6 +498,7 @@ impl Scene<Arc<CacheZone>> for Listener<'_> {
         view.members.extend(heard);
         view.counts = counts;
         view.log = follower.log();
+        view.newest_ms = newest_ms;
         core.peers.hear(view.members.iter());
         lock(&core.census).hear(view.members.iter(), at_ms);
         let is_open_again = view.trouble.take().is_some();
@@ -500,6 +540,35 @@ async fn tend(core: &Core) {
         };
         core.tell_trouble(&failure);
         clock::pause(TRY_EVERY).await;
+    }
+}
+
+/// Counters of this node, told to the fleet: the first part each time, so that it is known how old
+/// they are, and others when they have changed.
+async fn tell_tallies(core: &Core) {
+    let mut known: [Option<Bytes>; PARTS] = Default::default();
+    loop {
+        // The first one is due as soon as there is a connection.
+        let is_first = known.iter().all(Option::is_none);
+        clock::pause(if is_first { TRY_EVERY } else { TALLY_EVERY }).await;
+        let (Some(source), Some(log)) = (&core.source, lock(&core.log).clone()) else {
+            continue;
+        };
+        let Some(tally) = source.tally() else {
+            continue;
+        };
+        let records = tally.records(&core.conf.log.node);
+        let numbered = records.iter().enumerate().zip(&known);
+        let news = numbered
+            .filter(|((part, record), known)| *part == 0 || known.as_ref() != Some(*record));
+        // What fails is told by the log that is not followed, and sent again.
+        if log
+            .put_tally(&tally.ledger, news.map(|(it, _)| it))
+            .await
+            .is_ok()
+        {
+            known = records.map(Some);
+        }
     }
 }
 

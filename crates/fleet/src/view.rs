@@ -30,6 +30,8 @@ pub struct View {
     pub taken: u64,
     /// Time up to which everything that was acknowledged is in force here; 0 for never.
     pub confirmed_ms: u64,
+    /// Time of the newest record that was read, by the log's clock, milliseconds since 1970.
+    pub newest_ms: u64,
     /// Nodes by name.
     pub members: BTreeMap<String, Heard>,
     /// Counts of what was taken.

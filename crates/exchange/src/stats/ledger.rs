@@ -7,7 +7,8 @@
 //!
 //! | part | bytes |
 //! |---|---|
-//! | header | magic `mp-sites`, version (u32), shards (u32), cells (u32), zeros |
+//! | header | magic `mp-sites`, version (u32), shards (u32), cells (u32), name of the ledger (16; it
+//! goes on in the file that takes this one's place), zeros |
 //! | name | length (u8), then so many bytes; length 0: no site has this number |
 //! | row | 32 numbers (u64) |
 //!
@@ -36,9 +37,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millpond_conf::{Contexts, OffOr, Statement};
-use millpond_system::clock;
+use millpond_fleet::tally::LedgerId;
 use millpond_system::log::error::{self, Level};
 use millpond_system::root_helper;
+use millpond_system::{chance, clock};
 use rustix::fs::FlockOperation;
 
 use super::place::{Place, SHARDS};
@@ -164,6 +166,7 @@ impl Ledger {
             beside: Vec::new(),
             file: None,
             has_rows: false,
+            id: new_id(),
             turn: 0,
             is_told: false,
         };
@@ -203,6 +206,8 @@ struct Keeper {
     file: Option<File>,
     /// True if the rows of the file were counted already: the file was ours before.
     has_rows: bool,
+    /// Name of the ledger; that of a file whose rows were counted.
+    id: LedgerId,
     /// The turn of the numbers that the file has.
     turn: usize,
     is_told: bool,
@@ -252,6 +257,7 @@ impl Keeper {
                     // Once: if no file can be begun now, the next try finds the same rows.
                     Ok(chunks) => {
                         add_all(&chunks, &self.sites);
+                        self.id = id_of(&old)?.unwrap_or(self.id);
                         self.has_rows = true;
                     }
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -265,6 +271,9 @@ impl Keeper {
         match taken {
             Ok(file) => {
                 self.has_rows |= file.is_some();
+                if file.is_some() {
+                    self.sites.set_ledger(self.id);
+                }
                 self.beside = file
                     .iter()
                     .flat_map(|file| self.disks_beside(file))
@@ -302,6 +311,7 @@ impl Keeper {
         let file = root_helper::unless_refused(opened, root_helper::begin_counters)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         file.write_all_at(&header(), 0)?;
+        file.write_all_at(&self.id, header().len() as u64)?;
         let (turn, pieces) = {
             let _layout = self.sites.layout();
             self.sites.rewrite();
@@ -516,6 +526,20 @@ fn header() -> Vec<u8> {
     header
 }
 
+fn new_id() -> LedgerId {
+    let mut id = LedgerId::default();
+    let words = [chance::word(), chance::word()].map(u64::to_le_bytes);
+    id.copy_from_slice(words.as_flattened());
+    id
+}
+
+/// The name in the header of a file; none if the file was made before ledgers had names.
+fn id_of(file: &File) -> io::Result<Option<LedgerId>> {
+    let bytes = read(file, header().len() as u64, size_of::<LedgerId>())?;
+    let id = LedgerId::try_from(bytes).unwrap_or_default();
+    Ok(Some(id).filter(|id| *id != LedgerId::default()))
+}
+
 fn chunk_at(chunk: usize) -> u64 {
     HEADER + chunk as u64 * CHUNK
 }
@@ -558,6 +582,7 @@ mod tests {
     use crate::provenance::Shares;
     use crate::stats::Label;
     use crate::stats::site::Answered;
+    use millpond_fleet::tally::Source;
 
     #[derive(Debug)]
     struct NoDisks;
@@ -623,6 +648,35 @@ mod tests {
         assert_eq!(all, 630);
     }
 
+    fn name_of_ledger(path: &Path) -> LedgerId {
+        let sites = Arc::new(Sites::default());
+        let _ledger = Ledger::keep(path.to_owned(), Arc::clone(&sites), no_disks()).unwrap();
+        sites.tally().unwrap().ledger
+    }
+
+    #[test]
+    fn ledger_keeps_its_name_as_long_as_its_rows() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("z.sites");
+        let first = name_of_ledger(&path);
+        assert_eq!(name_of_ledger(&path), first);
+        std::fs::remove_file(&path).unwrap();
+        let second = name_of_ledger(&path);
+        assert_ne!(second, first);
+        // One that was made before ledgers had names gets one, and keeps it.
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all_at(&[0; 16], header().len() as u64).unwrap();
+        let third = name_of_ledger(&path);
+        assert_ne!(third, second);
+        assert_eq!(name_of_ledger(&path), third);
+        // Without the rows of the file there is nothing to tell.
+        let has_it = Ledger::keep(path.clone(), Arc::default(), no_disks()).unwrap();
+        let sites = Arc::new(Sites::default());
+        let _waiting = Ledger::keep(path, Arc::clone(&sites), no_disks()).unwrap();
+        assert_eq!(sites.tally(), None);
+        drop(has_it);
+    }
+
     /// While no file can be begun in the place of the one that there is, that is read each time it
     /// is tried, and counts once.
     #[test]
@@ -642,6 +696,7 @@ mod tests {
             beside: Vec::new(),
             file: None,
             has_rows: false,
+            id: new_id(),
             turn: 0,
             is_told: true,
         };

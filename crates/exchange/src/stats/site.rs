@@ -29,6 +29,7 @@ use std::sync::{
 use std::thread::Thread;
 
 use bytes::Bytes;
+use millpond_fleet::tally::{LedgerId, Source, Tally};
 use millpond_store::{Departed, Zone};
 use millpond_system::clock;
 
@@ -41,7 +42,7 @@ use crate::provenance::Shares;
 /// Sites that are told apart (arbitrary: some megabytes of counters).
 pub const SITES_MAX: usize = 4096;
 /// The name under which all further ones are counted.
-pub const EXCESS: &[u8] = b"*";
+pub const EXCESS: &[u8] = millpond_fleet::tally::EXCESS;
 /// Numbers in a row.
 pub const CELLS: usize = 32;
 
@@ -174,7 +175,34 @@ pub struct Answered {
     pub shares: Shares,
 }
 
+impl Source for Sites {
+    fn tally(&self) -> Option<Tally> {
+        let ledger = *self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let stores: Vec<_> = self
+            .stores
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        stores.iter().for_each(|store| self.gather(store));
+        let counted = |(_, cells): &(_, [u64; CELLS])| cells.iter().any(|cell| *cell > 0);
+        let rows = self.rows().into_iter().filter(counted);
+        Some(Tally {
+            ledger: ledger?,
+            rows: rows.map(|(name, cells)| (name, cells.to_vec())).collect(),
+        })
+    }
+}
+
 impl SiteCount {
+    /// Counts that stand in a row of numbers.
+    pub fn of(cells: &[u64]) -> Self {
+        let mut count = SiteCount::default();
+        count.add(cells);
+        count
+    }
+
     fn add(&mut self, cells: &[u64]) {
         let cell = |index: usize| cells.get(index).copied().unwrap_or(0);
         for (index, count) in self.counts.iter_mut().enumerate() {
@@ -255,6 +283,8 @@ pub struct Sites {
     layout: Mutex<()>,
     /// The stores that entries of sites are in.
     stores: RwLock<Vec<Weak<Zone>>>,
+    /// Name of the ledger, once its rows are among those here.
+    ledger: Mutex<Option<LedgerId>>,
     /// The thread that writes the ledger, if there is one, and whether it sleeps.
     writer: Mutex<Option<Thread>>,
     is_idle: AtomicBool,
@@ -275,6 +305,7 @@ impl Default for Sites {
             now_s: AtomicU32::new(1),
             layout: Mutex::default(),
             stores: RwLock::default(),
+            ledger: Mutex::default(),
             writer: Mutex::default(),
             is_idle: AtomicBool::new(false),
         }
@@ -544,20 +575,32 @@ impl Sites {
         self.names.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The rows here go on with those of a ledger.
+    pub(super) fn set_ledger(&self, ledger: LedgerId) {
+        *self.ledger.lock().unwrap_or_else(PoisonError::into_inner) = Some(ledger);
+    }
+
     /// Counts of each site, by name.
     pub fn snapshot(&self) -> Vec<(Bytes, SiteCount)> {
+        let rows = self.rows().into_iter();
+        rows.map(|(name, cells)| (name, SiteCount::of(&cells)))
+            .collect()
+    }
+
+    /// Numbers of each site, by name.
+    fn rows(&self) -> Vec<(Bytes, [u64; CELLS])> {
         // Counts do not move meanwhile.
         let names = self.read();
         let named = names.list().iter().enumerate();
         let counted = named
             .filter(|(_, name)| !name.is_empty())
             .map(|(index, name)| {
-                let mut sum = SiteCount::default();
+                let mut sums = [0; CELLS];
                 for row in self.shards.iter().filter_map(|shard| shard.find(index)) {
-                    let cells: Vec<u64> = row.cells().collect();
-                    sum.add(&cells);
+                    let cells = sums.iter_mut().zip(row.cells());
+                    cells.for_each(|(sum, cell)| *sum += cell);
                 }
-                (name.clone(), sum)
+                (name.clone(), sums)
             });
         counted.collect()
     }

@@ -2,19 +2,89 @@
 //! it has heard of.
 //!
 //! The exit status is 1 while it is behind one of them, or part of none.
+//!
+//! `millpond fleet sites`: the counters of sites of all nodes, summed, and how old the part of each
+//! node is. The exit status is 1 if a node that lives has told none.
 
 use anyhow::Result;
 use millpond_server::control::api::Verb;
-use millpond_server::control::fleet::{FleetNodeReport, FleetReport, FleetsReport};
+use millpond_server::control::fleet::{
+    FleetCountersReport, FleetNodeReport, FleetReport, FleetSiteReport, FleetSitesReport,
+    FleetsReport,
+};
+use millpond_server::control::query::Parameters;
 
 use super::Outcome;
 use super::access::{Refusal, Site};
-use super::figures::{count, plain};
-use super::options::{Format, Options};
+use super::figures::{count, plain, size};
+use super::options::{About, Format, Options};
 use super::output::Output;
 
-/// Prints the fleets of a process.
+/// Prints the fleets of a process, or the counters of their nodes.
 pub(super) fn run(options: &Options, site: &Site) -> Result<Outcome> {
+    match options.about {
+        About::Zones => status(options, site),
+        About::Sites => sites(options, site),
+    }
+}
+
+fn sites(options: &Options, site: &Site) -> Result<Outcome> {
+    let fleets: FleetsReport = site
+        .whole(Verb::Get, &["fleets"], Parameters::new())
+        .map_err(Refusal::into_error)?;
+    let mut output = Output::stdout();
+    let mut is_whole = !fleets.fleets.is_empty();
+    for fleet in &fleets.fleets {
+        let report: FleetSitesReport = site
+            .whole(
+                Verb::Get,
+                &["fleets", &fleet.name, "sites"],
+                Parameters::new(),
+            )
+            .map_err(Refusal::into_error)?;
+        is_whole &= report
+            .nodes
+            .iter()
+            .all(|it| it.age_ms.is_some() || !it.is_live);
+        match options.format {
+            Format::Json => output.line(&serde_json::to_string(&report)?)?,
+            Format::Text | Format::Csv => {
+                output.line(&format!("fleet {}", plain(&report.fleet)))?;
+                for part in &report.nodes {
+                    output.line(&part_line(part))?;
+                }
+                output.line("   requests    bytes  from cache  asked of origin  site")?;
+                for site in &report.sites {
+                    output.line(&site_line(site))?;
+                }
+            }
+        }
+    }
+    output.end()?;
+    Ok(if is_whole {
+        Outcome::Done
+    } else {
+        Outcome::Nothing
+    })
+}
+
+fn part_line(part: &FleetCountersReport) -> String {
+    let silent = if part.is_live { "" } else { ", silent" };
+    let age = match part.age_ms {
+        Some(age_ms) => format!("counted {} ago", seconds(age_ms)),
+        None => "has told no counters".to_owned(),
+    };
+    format!("  {:<24} {age}{silent}", plain(&part.name))
+}
+
+fn site_line(site: &FleetSiteReport) -> String {
+    let (bytes, cached) = (size(site.bytes), size(site.cache_bytes));
+    let (requests, asked) = (site.requests, site.origin.requests);
+    let name = plain(&site.site);
+    format!("{requests:>11} {bytes:>8} {cached:>11} {asked:>16}  {name}")
+}
+
+fn status(options: &Options, site: &Site) -> Result<Outcome> {
     let report: FleetsReport = site
         .whole(Verb::Get, &["fleets"], options.parameters.clone())
         .map_err(Refusal::into_error)?;

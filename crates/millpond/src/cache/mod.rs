@@ -65,6 +65,7 @@ const USAGE: &str = "usage: millpond cache stat   [--sites]
                              [--late TIME] [--resume FILE] [-H 'Name: value']... [--https]
                              [--ca FILE] [--insecure]
        millpond fleet status
+       millpond fleet sites
        millpond fleet purge  KEY|URL | --prefix TEXT | --wildcard TEXT | --site NAME | --host NAME
                              | --tag TAG... | --all   [--soft] [--dry-run]
        millpond why          URL [--method METHOD] [--client ADDRESS] [-H 'Name: value']...

@@ -17,7 +17,7 @@ use crate::options::{OfProcess, OptionError};
 /// Command that is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
-    /// `fleet status`; `fleet purge` is a purge.
+    /// `fleet status`, and about sites `fleet sites`; `fleet purge` is a purge.
     Fleet,
     Stat,
     Ls,
@@ -184,7 +184,7 @@ pub(super) struct Options {
 
 const NO_COMMAND: &str = "a command is needed: stat, ls, show, verify, purge, reset, export, sql \
                           or why";
-const NO_FLEET_COMMAND: &str = "a command is needed: status or purge";
+const NO_FLEET_COMMAND: &str = "a command is needed: status, sites or purge";
 const TIME: &str = "write a time such as 90s, 10m, 2h or 7d";
 const SIZE: &str = "write a size such as 4096, 10k, 5m or 1g";
 const NUMBER: &str = "write a number";
@@ -219,6 +219,7 @@ pub(super) fn parse(words: impl Iterator<Item = OsString>) -> Result<Options, Op
         let word = words.next().map(|word| text(&word));
         match word.as_deref() {
             Some("status") => {}
+            Some("sites") => options.about = About::Sites,
             Some("purge") => {
                 options.command = Command::Purge;
                 options.among = Among::OfFleets;

@@ -12,7 +12,7 @@
 //! | `GET /disks` | the disks of all zones: [`DisksReport`] |
 //! | `GET /fills` | what is being fetched for the zones now: [`FillsReport`] |
 //! | `GET /peers` | the peers of upstreams: [`PeersReport`](super::peers::PeersReport) |
-//! | `GET /fleets` | the fleets: [`FleetsReport`](super::fleet::FleetsReport) |
+//! | `GET /fleets`, `GET /fleets/NAME/sites` | the fleets, counters of all nodes ([`fleet`]) |
 //! | `GET /purges` | what was purged last: [`PurgesReport`] |
 //! | `GET /events` | what happens to entries: [`EventReport`](super::events::EventReport) |
 //! | `GET /warm`, `DELETE /warm?id=ID` | jobs that warm caches ([`warm`]); only `api` takes one |
@@ -207,6 +207,7 @@ pub fn answer(scene: &Scene, ask: &Ask) -> Answer {
         (["fills"], Verb::Get) => reader.end().map(|()| fills(scene)),
         (["peers"], Verb::Get) => reader.end().map(|()| peers::answer(scene)),
         (["fleets"], Verb::Get) => reader.end().map(|()| fleet::answer(scene)),
+        (["fleets", name, "sites"], Verb::Get) => reader.end().map(|()| fleet::sites(scene, name)),
         (["purges"], Verb::Get) => reader.end().map(|()| purges(scene)),
         (["events"], Verb::Get) => events::answer(scene, None, reader),
         (["warm"], Verb::Get) => reader.end().map(|()| warm::list(scene)),
@@ -216,7 +217,8 @@ pub fn answer(scene: &Scene, ask: &Ask) -> Answer {
             | [
                 "health" | "why" | "sites" | "zones" | "disks" | "fills" | "fleets" | "peers"
                 | "purges" | "events" | "warm",
-            ],
+            ]
+            | ["fleets", _, "sites"],
             _,
         ) => Ok(report::problem(405, "the other method is meant")),
         (["zones", name, rest @ ..], verb) => match find(scene, name) {

@@ -10,7 +10,10 @@ use serde::forward_to_deserialize_any;
 use serde_json::Value;
 
 use super::events::EventReport;
-use super::fleet::{FleetNodeReport, FleetReport, FleetsReport};
+use super::fleet::{
+    FleetCountersReport, FleetNodeReport, FleetReport, FleetSiteReport, FleetSitesReport,
+    FleetsReport,
+};
 use super::health::HealthReport;
 use super::holdings::{HeldReport, HoldingsReport};
 use super::peers::{PeerReport, PeersReport};
@@ -105,6 +108,9 @@ fn described() -> Vec<(&'static str, Vec<&'static str>)> {
         ("Fills", members::<FillsReport>()),
         ("FleetNode", members::<FleetNodeReport>()),
         ("Fleet", members::<FleetReport>()),
+        ("FleetCounters", members::<FleetCountersReport>()),
+        ("FleetSite", members::<FleetSiteReport>()),
+        ("FleetSites", members::<FleetSitesReport>()),
         ("Fleets", members::<FleetsReport>()),
         ("PeerState", members::<PeerReport>()),
         ("PeerStates", members::<PeersReport>()),

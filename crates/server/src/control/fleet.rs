@@ -1,18 +1,23 @@
 //! `GET /fleets`: the fleets of a process, how far behind their logs it is, and the nodes that it
-//! has heard of.
+//! has heard of. `GET /fleets/NAME/sites`: the counters of sites of all nodes, summed.
 //!
 //! URLs of servers are left out: they may have passwords in them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use millpond_conf::value::Words;
+use millpond_exchange::stats::site::SiteCount;
 use millpond_fleet::Fleets;
 use millpond_fleet::node::{Node, now_ms};
+use millpond_fleet::tally::Sum;
+use millpond_fleet::view::Heard;
 use serde::{Deserialize, Serialize};
 
 use super::api::{Answer, Scene, Standing};
-use super::report;
+use super::holdings;
+use super::report::{self, CountReport, OriginReport, RemovedReport};
 
 /// The fleets of a process.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -77,6 +82,49 @@ pub struct FleetNodeReport {
     pub weight: Option<u16>,
 }
 
+/// Counters of sites of all nodes of a fleet.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct FleetSitesReport {
+    /// Name of the fleet.
+    pub fleet: String,
+    /// Nodes whose counters are in the sum, and nodes that live and have told none.
+    pub nodes: Vec<FleetCountersReport>,
+    /// Sites that something was counted for, by name.
+    pub sites: Vec<FleetSiteReport>,
+}
+
+/// The part of a node in the counters of its fleet.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct FleetCountersReport {
+    /// Name of the node.
+    pub name: String,
+    /// Milliseconds since it told its counters; null if it never has.
+    pub age_ms: Option<u64>,
+    /// True if it was heard of within `max_lag`.
+    pub is_live: bool,
+}
+
+/// Counters of a site on all nodes of a fleet, since the files of the counters were made.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct FleetSiteReport {
+    /// Name of the site; `*` for all that there was no number for, `-` for requests without a name.
+    pub site: String,
+    /// Answers to clients.
+    pub requests: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Bytes of bodies that came from the cache.
+    pub cache_bytes: u64,
+    /// Bytes of bodies that came from origins.
+    pub origin_bytes: u64,
+    /// The answers by cache status; those that there are none of are left out.
+    pub answers: BTreeMap<String, CountReport>,
+    /// Requests that the site's origins were asked.
+    pub origin: OriginReport,
+    /// Entries of the site that left the caches.
+    pub removed: RemovedReport,
+}
+
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -125,13 +173,65 @@ impl FleetReport {
     }
 }
 
+impl FleetSitesReport {
+    /// The report of a node that has asked for the sum.
+    fn of(node: &Node, sum: &Sum) -> FleetSitesReport {
+        let (view, now_ms, max_lag_ms) = (node.view(), now_ms(), millis(node.conf().max_lag));
+        let is_live = |heard: &Heard| now_ms.saturating_sub(heard.at_ms) <= max_lag_ms;
+        let live = view.members.iter().filter(|(_, heard)| is_live(heard));
+        let names: BTreeSet<&String> = live.map(|it| it.0).chain(sum.nodes.keys()).collect();
+        let nodes = names.into_iter().map(|name| FleetCountersReport {
+            name: name.clone(),
+            // Beats are newer by a second at most than the clock of the log is late.
+            age_ms: sum
+                .nodes
+                .get(name)
+                .map(|at_ms| view.newest_ms.saturating_sub(*at_ms)),
+            is_live: view.members.get(name).is_some_and(is_live),
+        });
+        let sites = sum.rows.iter().map(|(name, cells)| {
+            let nothing = holdings::nothing(name);
+            let site = report::site(&SiteCount::of(cells), nothing);
+            FleetSiteReport {
+                site: site.site,
+                requests: site.requests,
+                bytes: site.bytes,
+                cache_bytes: site.cache_bytes,
+                origin_bytes: site.origin_bytes,
+                answers: site.answers,
+                origin: site.origin,
+                removed: site.removed,
+            }
+        });
+        FleetSitesReport {
+            fleet: node.conf().name().to_owned(),
+            nodes: nodes.collect(),
+            sites: sites.collect(),
+        }
+    }
+}
+
+fn fleets(scene: &Scene) -> Option<Arc<Fleets>> {
+    match &scene.standing {
+        Standing::Running(facts) => Some(facts.shared.as_ref()?.guests.of::<Fleets>()),
+        Standing::AtRest => None,
+    }
+}
+
+/// Answers with the counters of all nodes of a fleet.
+pub(super) fn sites(scene: &Scene, name: &str) -> Answer {
+    let Some(node) = fleets(scene).and_then(|fleets| fleets.find(name)) else {
+        return report::problem(404, format!("no fleet \"{name}\" is followed"));
+    };
+    match node.sum_and_wait() {
+        Ok(sum) => report::json(200, &FleetSitesReport::of(&node, &sum)),
+        Err(why) => report::problem(503, why),
+    }
+}
+
 /// Answers with all fleets.
 pub(super) fn answer(scene: &Scene) -> Answer {
-    let shared = match &scene.standing {
-        Standing::Running(facts) => facts.shared.as_ref(),
-        Standing::AtRest => None,
-    };
-    let nodes = shared.map(|shared| shared.guests.of::<Fleets>().all());
+    let nodes = fleets(scene).map(|fleets| fleets.all());
     let reports = nodes.iter().flatten().map(|node| FleetReport::of(node));
     let fleets = FleetsReport {
         fleets: reports.collect(),
