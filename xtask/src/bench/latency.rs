@@ -26,7 +26,7 @@ use super::conf::Conf;
 use super::line::Wanted;
 use super::options::Options;
 use super::steady::{self, Micros, SHARES, crowd_of, hits, in_the_middle, pinned, well};
-use super::{cpu, load};
+use super::{cpu, load, metrics};
 use crate::tally::Tally;
 
 const HOT: &str = "/small/hot";
@@ -56,9 +56,6 @@ const LOADER: Duration = Duration::from_secs(60);
 const LOADING: Duration = Duration::from_secs(1);
 /// The most times longer that the 999th of 1000 hits may take than in quiet.
 const BOUND: f64 = 2.0;
-
-const METRICS: &str = "
-    server { listen 127.0.0.1:%%PORT_METRICS%%; location / { metrics; } }";
 
 /// Something that goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,7 +200,7 @@ fn start(kind: Kind, origin: &Proxy, state: State) -> Result<Proxy> {
     let http = "access_log off; sendfile on;
         upstream origin { server %%ORIGIN%%; keepalive 64; keepalive_requests 1000000000; }";
     let (more, location) = match kind {
-        Kind::Millpond => (METRICS, "proxy_cache_purge PURGE from 127.0.0.1;"),
+        Kind::Millpond => (metrics::SERVER, "proxy_cache_purge PURGE from 127.0.0.1;"),
         Kind::Nginx => ("", ""),
     };
     let conf = Conf {
@@ -380,7 +377,7 @@ fn disturb(
         State::Scrubbing => {
             let mut running = 0;
             let looks = again(until, LOOK, |_| {
-                running += u64::from(is_scrubbing(proxy)?);
+                running += u64::from(metrics::value(proxy, "millpond_disk_scrub_running")? > 0.0);
                 Ok(())
             })?;
             ensure!(
@@ -425,16 +422,6 @@ fn again(
         }
     }
     bail!("it never ended")
-}
-
-/// True if a scrub runs.
-fn is_scrubbing(proxy: &Proxy) -> Result<bool> {
-    let page = Client::new(proxy.named_port("PORT_METRICS")).get("/")?;
-    let text = page.text();
-    let mut lines = text.lines();
-    let is_it = |line: &str| line.starts_with("millpond_disk_scrub_running{");
-    let line = lines.find(|line| is_it(line)).context("no scrub")?;
-    Ok(line.ends_with(" 1"))
 }
 
 /// Times of hits behind restarts.

@@ -8,6 +8,7 @@
 //! | `idle` | memory of idle connections, with nginx beside |
 //! | `crowd` | a hundred thousand connections: memory, hits among them, a burst, with nginx beside |
 //! | `latency` | times of hits while something else goes on, with nginx beside |
+//! | `scale` | a million entries: memory, inserts, hits, restarts |
 //! | `tls` | encrypted requests, handshakes and idle connections, against nginx's |
 //! | `http3` | requests over HTTP/3, against those of an nginx that speaks it |
 //! | `stream` | connections that are passed on as they are, against nginx's |
@@ -27,8 +28,10 @@
 //! - `latency` – times of hits while something else goes on
 //! - `line` – a line of the table
 //! - `load` – what drives servers
+//! - `metrics` – figures that Millpond tells of itself
 //! - `options` – the command line
 //! - `rounds` – rounds in which servers take turns
+//! - `scale` – many entries
 //! - `steady` – hits that are due at fixed times
 //! - `training` – the work that a guided build learns by
 
@@ -42,10 +45,12 @@ mod idle;
 mod latency;
 pub(crate) mod line;
 pub(crate) mod load;
+mod metrics;
 mod misses;
 pub(crate) mod options;
 pub(crate) mod rounds;
 mod rows;
+mod scale;
 mod sites;
 mod steady;
 mod stream;
@@ -89,6 +94,7 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
         Name::Idle => idle::run(&options)?,
         Name::Latency => latency::run(&options)?,
         Name::Misses => misses::run(&options)?,
+        Name::Scale => scale::run(&options)?,
         Name::Stream => stream::run(&options)?,
         Name::Waiters => waiters::run(&options)?,
         Name::All => all(&options)?,
