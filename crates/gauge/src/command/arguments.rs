@@ -11,7 +11,7 @@ use super::protocol::{ProtocolArguments, Scheme};
 use crate::client::Target;
 use crate::load::Load;
 use crate::module::{Kind, Knobs, Module};
-use crate::origin::OriginConf;
+use crate::origin::{OriginConf, Spoken};
 use crate::report::{Claims, Limit};
 use crate::unit;
 
@@ -202,6 +202,10 @@ pub(crate) struct OriginArguments {
     /// Address that the built-in origin listens on.
     #[arg(long = "origin", value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<SocketAddr>,
+    /// Protocol that the built-in origin is asked in; for fastcgi and uwsgi the server passes it
+    /// REQUEST_URI, REQUEST_METHOD and fields as HTTP_….
+    #[arg(long, value_enum, default_value_t)]
+    origin_protocol: Spoken,
     /// The built-in origin speaks https, with a certificate of its own making.
     #[arg(long)]
     origin_https: bool,
@@ -243,6 +247,7 @@ impl OriginArguments {
         let usual = OriginConf::new();
         OriginConf {
             listen: self.listen.unwrap_or(usual.listen),
+            spoken: self.origin_protocol,
             is_https: self.origin_https,
             delay: self.delay,
             jitter: self.jitter,

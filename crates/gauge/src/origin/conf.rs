@@ -3,12 +3,16 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::spoken::Spoken;
+
 /// Behaviour of an origin.
 #[derive(Clone, Debug)]
 pub struct OriginConf {
     /// Address that the origin listens on.
     pub listen: SocketAddr,
-    /// True if it speaks https, with a certificate of its own making.
+    /// Protocol that it is asked in.
+    pub spoken: Spoken,
+    /// True if it speaks that inside of TLS, with a certificate of its own making.
     pub is_https: bool,
     /// Time between a request and the head of its answer.
     pub delay: Duration,
@@ -40,6 +44,7 @@ impl OriginConf {
     pub fn new() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            spoken: Spoken::Http,
             is_https: false,
             delay: Duration::ZERO,
             jitter: Duration::ZERO,

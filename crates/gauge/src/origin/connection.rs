@@ -1,4 +1,5 @@
-//! A connection to an origin: requests in, answers out, at the pace of the configuration.
+//! A connection to an origin: requests in, answers out, at the pace of the configuration; in
+//! HTTP/1.1, uwsgi or FastCGI.
 
 use std::io;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use super::Shared;
 use super::answer::{self, Asking, Reply};
 use super::pace::Pace;
+use super::spoken::{self, Spoken};
 use crate::content::Content;
 
 /// The longest head of a request.
@@ -21,6 +23,7 @@ where
     let mut connection = Connection {
         stream,
         unread: Vec::new(),
+        number: 0,
         shared,
     };
     // Who closes a connection does not want to hear about it.
@@ -36,6 +39,8 @@ where
 struct Connection<S> {
     stream: S,
     unread: Vec<u8>,
+    /// The request's number in FastCGI.
+    number: u16,
     shared: Arc<Shared>,
 }
 
@@ -43,7 +48,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// The next request; none when there is none.
     async fn read(&mut self) -> io::Result<Option<Asking>> {
         loop {
-            if let Some((asking, used)) = parse(&self.unread)? {
+            if let Some((asking, used)) = self.parse()? {
                 self.unread.drain(..used);
                 return Ok(Some(asking));
             }
@@ -56,6 +61,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
+    /// A request at the beginning of what was read, if all of it is there.
+    fn parse(&mut self) -> io::Result<spoken::Parsed> {
+        match self.shared.conf.spoken {
+            Spoken::Http => parse(&self.unread),
+            Spoken::Uwsgi => spoken::uwsgi(&self.unread),
+            Spoken::Fastcgi => {
+                let parsed = spoken::fastcgi(&self.unread)?;
+                Ok(parsed.map(|(asking, used, number)| {
+                    self.number = number;
+                    (asking, used)
+                }))
+            }
+        }
+    }
+
     /// Answers; whether the connection goes on.
     async fn answer(&mut self, asking: &Asking) -> io::Result<bool> {
         let shared = Arc::clone(&self.shared);
@@ -64,8 +84,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         shared.think().await;
         if shared.fails() {
             drop(running);
-            let head = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
-            self.write(head).await?;
+            let head = format!("{}Content-Length: 0\r\n\r\n", self.status_line(503));
+            self.write(head.as_bytes()).await?;
+            self.end().await?;
             return Ok(!asking.is_last);
         }
         let reply = answer::reply(asking, shared.generation(), &shared.conf);
@@ -73,18 +94,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             shared.counters.not_modified();
         }
         let is_whole = self.send(path, &reply, asking.is_last).await?;
+        if is_whole {
+            self.end().await?;
+        }
         Ok(is_whole && !asking.is_last)
     }
 
     /// Sends head and body; whether it was not cut.
     async fn send(&mut self, path: &str, reply: &Reply, is_last: bool) -> io::Result<bool> {
-        let connection = if is_last { "Connection: close\r\n" } else { "" };
+        let is_http = self.shared.conf.spoken == Spoken::Http;
+        let connection = if is_last && is_http {
+            "Connection: close\r\n"
+        } else {
+            ""
+        };
         let Reply { status, fields, .. } = reply;
-        let head = format!(
-            "HTTP/1.1 {status} {}\r\n{fields}{connection}\r\n",
-            reason(*status)
-        );
-        let mut out = head.into_bytes();
+        let line = self.status_line(*status);
+        let mut out = format!("{line}{fields}{connection}\r\n").into_bytes();
         let (start, end) = reply.piece;
         let Some(content) = reply.content else {
             self.write(&out).await?;
@@ -125,9 +151,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.write(out).await
     }
 
+    /// The first line of an answer.
+    fn status_line(&self, status: u16) -> String {
+        let before = match self.shared.conf.spoken {
+            Spoken::Http | Spoken::Uwsgi => "HTTP/1.1",
+            Spoken::Fastcgi => "Status:",
+        };
+        format!("{before} {status} {}\r\n", reason(status))
+    }
+
+    /// Says that an answer is over, where that is said.
+    async fn end(&mut self) -> io::Result<()> {
+        if self.shared.conf.spoken == Spoken::Fastcgi {
+            self.stream.write_all(&spoken::end(self.number)).await?;
+            self.stream.flush().await?;
+        }
+        Ok(())
+    }
+
     /// Sends bytes at once.
     async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes).await?;
+        match self.shared.conf.spoken {
+            Spoken::Http | Spoken::Uwsgi => self.stream.write_all(bytes).await?,
+            Spoken::Fastcgi => {
+                let records = spoken::records(self.number, bytes);
+                self.stream.write_all(&records).await?;
+            }
+        }
         self.stream.flush().await
     }
 }
@@ -176,6 +226,7 @@ fn reason(status: u16) -> &'static str {
         304 => "Not Modified",
         404 => "Not Found",
         416 => "Range Not Satisfiable",
+        503 => "Service Unavailable",
         _ => "Unknown",
     }
 }

@@ -12,6 +12,7 @@
 //! - `connection` – the bytes of it
 //! - `http2` – the same as streams
 //! - `tls` – what is around them, if it is wanted
+//! - `spoken` – uwsgi and FastCGI
 //! - `pace` – rates
 //! - `count` – what was asked
 //!
@@ -24,6 +25,7 @@ mod connection;
 mod count;
 mod http2;
 mod pace;
+mod spoken;
 mod tls;
 
 use std::net::SocketAddr;
@@ -42,6 +44,7 @@ pub use self::conf::OriginConf;
 use self::count::Counters;
 pub use self::count::{Asked, Counts};
 use self::pace::Pace;
+pub use self::spoken::Spoken;
 
 /// Name of the field with the generation of an answer.
 pub const GENERATION_FIELD: &str = "X-Generation";
@@ -177,10 +180,13 @@ impl Origin {
 
     /// URL of the origin, without a path.
     pub fn url(&self) -> String {
-        let scheme = if self.shared.conf.is_https {
-            "https"
-        } else {
-            "http"
+        let conf = &self.shared.conf;
+        let scheme = match (conf.spoken, conf.is_https) {
+            (Spoken::Http, false) => "http",
+            (Spoken::Http, true) => "https",
+            (Spoken::Uwsgi, false) => "uwsgi",
+            (Spoken::Uwsgi, true) => "suwsgi",
+            (Spoken::Fastcgi, _) => "fastcgi",
         };
         format!("{scheme}://{}", self.address)
     }
@@ -262,6 +268,9 @@ async fn welcome(stream: TcpStream, acceptor: Option<TlsAcceptor>, shared: Arc<S
     let _ = stream.set_nodelay(true);
     match acceptor {
         None => {
+            if shared.conf.spoken != Spoken::Http {
+                return connection::serve(stream, shared).await;
+            }
             let mut begin = [0; PREFACE.len()];
             // A client that knows beforehand sends it in one piece.
             match stream.peek(&mut begin).await {

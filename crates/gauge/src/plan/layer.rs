@@ -77,6 +77,7 @@ const KEYS: &[Key] = &[
     Key("load", "reconnect", "reconnect", Form::If),
     Key("load", "resumption", "no-resumption", Form::Unless),
     Key("origin", "listen", "origin", Form::Value),
+    Key("origin", "protocol", "origin-protocol", Form::Value),
     Key("origin", "https", "origin-https", Form::If),
     Key("origin", "delay", "delay", Form::Value),
     Key("origin", "jitter", "jitter", Form::Value),
