@@ -63,7 +63,7 @@ const USAGE: &str = "usage: cargo xtask TASK
                          MILLPOND_BIN), as a table; needs nginx, wrk and taskset. NAME is table
                          (hot hits, as without it), misses, waiters, idle, all (of these), crowd
                          (a hundred thousand connections), latency (of hits beside other work),
-                         scale (a million entries),
+                         scale (a million entries), disks (two block devices beside one),
                          haproxy (against HAProxy's cache) or sites (counted by site or not);
                          --help lists the options; eviction is store-bench replay: which entries
                          stay, against other policies and the optimum

@@ -27,6 +27,8 @@ pub(crate) enum Wanted {
     },
     /// Millpond's own figure.
     AtMost(f64),
+    /// Millpond's own figure, too.
+    OwnAtLeast(f64),
     /// Nothing: the figure is told.
     Nothing,
 }
@@ -65,6 +67,7 @@ impl Line {
         match &self.wanted {
             Wanted::AtLeast { bound, ratios, .. } => middle(ratios) >= *bound,
             Wanted::AtMost(bound) => self.millpond <= *bound,
+            Wanted::OwnAtLeast(bound) => self.millpond >= *bound,
             Wanted::Nothing => true,
         }
     }
@@ -102,6 +105,7 @@ impl fmt::Display for Line {
                 )?;
             }
             Wanted::AtMost(bound) => write!(f, "- | - | - | at most {bound}")?,
+            Wanted::OwnAtLeast(bound) => write!(f, "- | - | - | at least {bound}")?,
             Wanted::Nothing => return write!(f, "- | - | - | - | - |"),
         }
         write!(f, " | {} |", if self.is_met() { "yes" } else { "no" })

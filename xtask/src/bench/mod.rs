@@ -9,6 +9,7 @@
 //! | `crowd` | a hundred thousand connections: memory, hits among them, a burst, with nginx beside |
 //! | `latency` | times of hits while something else goes on, with nginx beside |
 //! | `scale` | a million entries: memory, inserts, hits, restarts |
+//! | `disks` | bodies that are stored on two block devices, beside one |
 //! | `tls` | encrypted requests, handshakes and idle connections, against nginx's |
 //! | `http3` | requests over HTTP/3, against those of an nginx that speaks it |
 //! | `stream` | connections that are passed on as they are, against nginx's |
@@ -22,6 +23,7 @@
 //! - `conf` – the configuration
 //! - `cpu` – CPU time of processes, and their cores
 //! - `crowd` – many connections to one server
+//! - `disks` – two block devices
 //! - `encrypted` – encrypted requests of both protocols, and handshakes
 //! - `haproxy` – HAProxy and its rows
 //! - `http3` – requests over HTTP/3
@@ -38,6 +40,7 @@
 pub(crate) mod conf;
 pub(crate) mod cpu;
 mod crowd;
+mod disks;
 mod encrypted;
 mod haproxy;
 mod http3;
@@ -90,6 +93,7 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
         Name::Haproxy => haproxy::run(&options)?,
         Name::Tls => encrypted::run(&options)?,
         Name::Http3 => http3::run(&options)?,
+        Name::Disks => disks::run(&options)?,
         Name::Crowd => crowd::run(&options)?,
         Name::Idle => idle::run(&options)?,
         Name::Latency => latency::run(&options)?,

@@ -22,6 +22,8 @@ pub(crate) enum Name {
     Crowd,
     /// Times of hits while something else goes on.
     Latency,
+    /// Bodies that are stored on two block devices.
+    Disks,
     /// A million entries.
     Scale,
     /// Encrypted requests, handshakes and idle connections.
@@ -58,7 +60,7 @@ pub(crate) struct Options {
     /// Connections: 10,000 for `idle`, 100,000 for `crowd`.
     #[arg(long, value_parser = clap::value_parser!(u32).range(100..))]
     connections: Option<u32>,
-    /// Entries that a cache has: 300,000 for `latency`, a million for `scale`.
+    /// Entries that a cache has: 300,000 for `latency`, a million for `scale`, 8000 for `disks`.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1000..))]
     entries: Option<u64>,
     /// Hits a second; for `scale` entries that are stored a second.
