@@ -13,8 +13,10 @@ use std::time::Instant;
 
 use rustix::event::epoll::EventFlags;
 
-/// Fields of a head that are understood at the most.
-const FIELDS: usize = 64;
+/// The end of a head.
+const END: &[u8] = b"\r\n\r\n";
+/// The field that says how long a body is; there must be one.
+const LENGTH: &[u8] = b"content-length:";
 /// The longest head.
 const HEAD: usize = 16 << 10;
 
@@ -246,26 +248,33 @@ impl Come {
 }
 
 /// The head at the beginning of bytes, and its length, if all of it is there.
+///
+/// Not by `httparse`: a build without optimization, as that of tasks is, has the crates of others
+/// as slow as that, and this runs for each answer.
 fn head(bytes: &[u8]) -> Result<Option<(Answer, usize)>, String> {
-    let mut fields = [httparse::EMPTY_HEADER; FIELDS];
-    let mut response = httparse::Response::new(&mut fields);
-    let parsed = response.parse(bytes).map_err(|error| error.to_string())?;
-    let httparse::Status::Complete(used) = parsed else {
+    let mut fours = bytes.windows(END.len());
+    let Some(end) = fours.position(|four| four == END) else {
         return Ok(None);
     };
-    let mut lengths = response
-        .headers
-        .iter()
-        .filter(|field| field.name.eq_ignore_ascii_case("content-length"));
-    let length = lengths
+    let mut lines = bytes[..end].split(|byte| *byte == b'\n');
+    let status = lines
         .next()
-        .and_then(|field| std::str::from_utf8(field.value).ok()?.parse().ok())
+        .and_then(|line| line.strip_prefix(b"HTTP/1."))
+        .and_then(|line| number(line.get(2..5)?))
+        .ok_or("an answer that is not HTTP/1")?;
+    let body_bytes = lines
+        .find_map(|line| {
+            let (name, value) = line.split_at_checked(LENGTH.len())?;
+            name.eq_ignore_ascii_case(LENGTH).then_some(value)
+        })
+        .and_then(number)
         .ok_or("an answer without Content-Length")?;
-    let answer = Answer {
-        status: response.code.unwrap_or(0),
-        body_bytes: length,
-    };
-    Ok(Some((answer, used)))
+    let answer = Answer { status, body_bytes };
+    Ok(Some((answer, end + END.len())))
+}
+
+fn number<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
+    std::str::from_utf8(text).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -297,6 +306,7 @@ mod tests {
                 "HTTP/1.1 200 OK\r\n\r\n",
                 "an answer without Content-Length",
             ),
+            ("SSH-2.0-OpenSSH\r\n\r\n", "an answer that is not HTTP/1"),
         ] {
             let fed = Come::Head(Vec::new()).feed(text.as_bytes());
             assert_eq!(fed, Err(why.to_owned()), "{text}");

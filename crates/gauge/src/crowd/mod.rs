@@ -291,13 +291,16 @@ impl Crowd {
         for event in &*events {
             let index = usize::try_from(event.data.u64())?;
             let flags = event.flags;
-            while let Some(met) = self.connections[index].advance(flags, &mut self.buffer) {
-                let is_over = matches!(met, Met::Ended(..));
-                self.apply(index, met, paths, seen);
-                // A connection that was begun anew has events of its own.
-                if is_over {
+            // An end is told once, so it is looked for behind an answer; all else is told again.
+            let mut is_end = true;
+            while is_end {
+                let connection = &mut self.connections[index];
+                let Some(met) = connection.advance(flags, &mut self.buffer) else {
                     break;
-                }
+                };
+                // A connection that was begun anew has events of its own.
+                is_end = flags.contains(EventFlags::RDHUP) && !matches!(met, Met::Ended(..));
+                self.apply(index, met, paths, seen);
             }
         }
         Ok(!events.is_empty())
