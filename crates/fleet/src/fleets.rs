@@ -12,9 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use millpond_cache::zone::CacheZone;
 use millpond_system::log::error::{self, Level};
 
-use crate::node::{FleetConf, Node};
+use crate::node::{FleetConf, Node, Sources};
 use crate::share::Share;
-use crate::tally::Source;
 
 /// Fleets with the zones that are to follow them.
 pub type Plan = Vec<(FleetConf, Vec<Arc<CacheZone>>)>;
@@ -25,8 +24,8 @@ pub struct Fleets {
     nodes: Mutex<Vec<Arc<Node>>>,
     /// Shares by the names of fleets; configurations name them, so they are few.
     shares: Mutex<BTreeMap<String, Arc<Share>>>,
-    /// Counters of the process.
-    source: OnceLock<Arc<dyn Source>>,
+    /// Things of the process that its nodes tell.
+    sources: OnceLock<Sources>,
 }
 
 impl Fleets {
@@ -62,7 +61,8 @@ impl Fleets {
             }
             let share = self.share(conf.name());
             let name = conf.name().to_owned();
-            match Node::start(conf, zones, share, self.source.get().cloned()) {
+            let sources = self.sources.get().cloned().unwrap_or_default();
+            match Node::start(conf, zones, share, sources) {
                 Ok(node) => nodes.push(Arc::new(node)),
                 Err(error) => tell_failure(&name, &error),
             }
@@ -90,10 +90,10 @@ impl Fleets {
         self.nodes().clone()
     }
 
-    /// Has the nodes that start from here on tell their fleets these counters.
-    pub fn tell(&self, source: Arc<dyn Source>) {
-        // The counters of a process are the same for life.
-        let _ = self.source.set(source);
+    /// Has the nodes that start from here on tell their fleets of the process.
+    pub fn tell(&self, sources: impl FnOnce() -> Sources) {
+        // They are the same for life.
+        self.sources.get_or_init(sources);
     }
 
     /// The node of a fleet.

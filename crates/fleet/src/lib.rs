@@ -21,6 +21,8 @@
 //!    server that was cut off from the others does not know what they have acknowledged; a beat has
 //!    gone through the quorum.
 //!
+//! - `ask`: questions of nodes to each other, and their answers in pieces
+//! - `asking`: the list of another node, piece by piece
 //! - `entry`: what stands in the log, as bytes, and under which subject
 //! - `gap`: from where a zone goes on, or that it must begin anew
 //! - `log`: a log, as a trait
@@ -36,6 +38,8 @@
 //! - `node`: the threads of one fleet, and the way of purges into its log
 //! - `fleets`: all fleets of a process, over reloads
 
+pub mod ask;
+pub mod asking;
 pub mod entry;
 pub mod fleets;
 pub mod follower;

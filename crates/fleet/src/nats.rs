@@ -7,6 +7,8 @@
 //! | storage | files, as many replicas as are configured |
 //! | age | `retain` |
 //!
+//! Questions to nodes are messages on `mp.FLEET.ask.NODE`, which no stream keeps.
+//!
 //! Tallies have a stream of their own, `MPSITES_FLEET`, with the subjects `mp.FLEET.sites.>`, one
 //! message each, which are kept for ever and are 65,536 at most.
 //!
@@ -27,7 +29,7 @@ use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
 use async_nats::jetstream::context::CreateStreamErrorKind;
 use async_nats::jetstream::stream::{self, Info, Stream};
 use async_nats::jetstream::{self, Context, Message};
-use async_nats::{Client, ConnectOptions, ServerAddr};
+use async_nats::{Client, ConnectOptions, ServerAddr, StatusCode, Subject, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
 
@@ -206,6 +208,53 @@ impl NatsLog {
             sent.map_err(|it| of(&it))?.await.map_err(|it| of(&it))?;
         }
         Ok(())
+    }
+
+    /// Questions to a node of this name.
+    pub(crate) async fn questions(&self, node: &str) -> Result<Subscriber, LogError> {
+        let subscribed = self
+            .context
+            .client()
+            .subscribe(self.questions_to(node))
+            .await;
+        subscribed.map_err(|it| failed("hearing questions")(&it))
+    }
+
+    fn questions_to(&self, node: &str) -> String {
+        format!("mp.{}.ask.{}", self.conf.fleet, token(node.as_bytes()))
+    }
+
+    /// Sends the answer to a question.
+    pub(crate) async fn reply(&self, to: Subject, answer: Bytes) -> Result<(), LogError> {
+        let sent = self.context.client().publish(to, answer).await;
+        sent.map_err(|it| failed("answering a question")(&it))
+    }
+
+    /// Asks a node, and waits for its answer. `make` is told where the answer goes to.
+    pub(crate) async fn ask(
+        &self,
+        node: &str,
+        make: impl FnOnce(&str) -> Bytes,
+    ) -> Result<Bytes, LogError> {
+        let of = failed("asking the node");
+        self.check_connected(&of)?;
+        let client = self.context.client();
+        let inbox = client.new_inbox();
+        let question = make(&inbox);
+        let mut answers = client
+            .subscribe(inbox.clone())
+            .await
+            .map_err(|it| of(&it))?;
+        let to = self.questions_to(node);
+        let sent = client.publish_with_reply(to, inbox, question).await;
+        sent.map_err(|it| of(&it))?;
+        match answers.next().await {
+            Some(answer) if answer.status == Some(StatusCode::NO_RESPONDERS) => {
+                Err(of(&"it is not connected, or has no secret"))
+            }
+            Some(answer) => Ok(answer.payload),
+            None => Err(of(&"the connection ended")),
+        }
     }
 
     /// Reads all records, with the times at which the log got them.

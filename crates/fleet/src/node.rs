@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use millpond_cache::lag::OnLag;
 use millpond_cache::purge::position::Position;
 use millpond_cache::purge::{Mode, Target};
@@ -35,6 +36,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
 
+use crate::ask::{Catalogue, Lists, Piece, Question};
 use crate::entry::{Entry, Purge, Run};
 use crate::follower::{Follower, Member};
 use crate::gap::Gap;
@@ -65,6 +67,15 @@ const SUM_WITHIN: Duration = Duration::from_secs(10);
 const SUMS_MAX: usize = 2;
 /// Time for which the end of a node waits for a disk (arbitrary; as long as for slow logs).
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Time in which a node must answer a question: a little more than it has for a piece.
+const ANSWER_WITHIN: Duration = Duration::from_secs(12);
+/// Reason for a question that is not put.
+const UNSIGNED: &str = "nodes are asked with \"peer_secret\" of the fleet only";
+/// Reason for an answer that did not come: a node does not answer what is not signed right.
+const SILENT: &str = "it does not answer: it stands still, or its clock or secret is another";
+/// Reason for what was not done at the end of a node.
+const LEAVING: &str = "the process is leaving the fleet";
 
 /// A fleet, as it is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,6 +143,15 @@ pub struct Published {
     pub local: u64,
 }
 
+/// Things of the process that a node tells its fleet.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// Counters.
+    pub counters: Option<Arc<dyn Source>>,
+    /// Lists, for other nodes that ask.
+    pub catalogue: Option<Arc<dyn Catalogue>>,
+}
+
 /// State that both threads and those who purge share.
 struct Core {
     conf: FleetConf,
@@ -143,8 +163,8 @@ struct Core {
     changes: watch::Sender<()>,
     peers: Arc<Peers>,
     census: Mutex<Census>,
-    /// Counters that are told to the fleet.
-    source: Option<Arc<dyn Source>>,
+    /// Counters that are told to the fleet, and lists.
+    sources: Sources,
     summing: Semaphore,
     publishing: Arc<Semaphore>,
     purges: AtomicU64,
@@ -183,12 +203,12 @@ fn millis(duration: Duration) -> u64 {
 
 impl Node {
     /// Starts the threads of a node for some zones, which are part of the fleet from here on; its
-    /// limits are told of their share, and the fleet of the counters of a source.
+    /// limits are told of their share, and the fleet of things of the process.
     pub fn start(
         conf: FleetConf,
         zones: Vec<Arc<CacheZone>>,
         share: Arc<Share>,
-        source: Option<Arc<dyn Source>>,
+        sources: Sources,
     ) -> std::io::Result<Node> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -201,7 +221,7 @@ impl Node {
         let core = Arc::new(Core {
             peers,
             census,
-            source,
+            sources,
             summing: Semaphore::new(SUMS_MAX),
             conf,
             zones,
@@ -234,6 +254,7 @@ impl Node {
                         () = tend(&tending) => {}
                         () = watch_lag(&tending) => {}
                         () = tell_tallies(&tending) => {}
+                        () = answer_questions(&tending) => {}
                         _ = over => {}
                     }
                 });
@@ -284,8 +305,17 @@ impl Node {
         self.runtime.spawn(async move {
             let _ = tell.send(core.sum().await);
         });
-        told.recv()
-            .unwrap_or_else(|_| Err("the process is leaving the fleet".to_owned()))
+        told.recv().unwrap_or_else(|_| Err(LEAVING.to_owned()))
+    }
+
+    /// Asks another node, on a thread that may wait; or the reason why it has not answered.
+    pub(crate) fn ask_and_wait(&self, to: &str, question: &Question) -> Result<Piece, String> {
+        let (tell, told) = sync_channel(1);
+        let (core, to, question) = (Arc::clone(&self.core), to.to_owned(), question.clone());
+        self.runtime.spawn(async move {
+            let _ = tell.send(core.ask(&to, &question).await);
+        });
+        told.recv().unwrap_or_else(|_| Err(LEAVING.to_owned()))
     }
 
     /// Waits until all that the log has up to a position of a zone is in force in it; the position
@@ -359,7 +389,7 @@ impl Node {
 
 /// INVARIANT 1.
 fn ending() -> Reach {
-    Reach::Local("the process is leaving the fleet".to_owned())
+    Reach::Local(LEAVING.to_owned())
 }
 
 impl Core {
@@ -385,6 +415,19 @@ impl Core {
                 let _ = clock::within(most, self.everywhere(sequence)).await;
                 Reach::Everywhere { sequence }
             }
+        }
+    }
+
+    async fn ask(&self, to: &str, question: &Question) -> Result<Piece, String> {
+        let secret = self.peers.secret().ok_or(UNSIGNED)?;
+        let log = lock(&self.log).clone().ok_or("no server is connected")?;
+        let now_ms = u64::try_from(clock::now_ms()).unwrap_or(0);
+        let asked = log.ask(to, |reply| question.encode(secret, (to, reply), now_ms));
+        match clock::within(ANSWER_WITHIN, asked).await {
+            Some(Ok(answer)) => Piece::decode(&answer, secret, question)
+                .ok_or_else(|| "its answer is not signed with the same secret".to_owned()),
+            Some(Err(error)) => Err(error.to_string()),
+            None => Err(SILENT.to_owned()),
         }
     }
 
@@ -551,7 +594,7 @@ async fn tell_tallies(core: &Core) {
         // The first one is due as soon as there is a connection.
         let is_first = known.iter().all(Option::is_none);
         clock::pause(if is_first { TRY_EVERY } else { TALLY_EVERY }).await;
-        let (Some(source), Some(log)) = (&core.source, lock(&core.log).clone()) else {
+        let (Some(source), Some(log)) = (&core.sources.counters, lock(&core.log).clone()) else {
             continue;
         };
         let Some(tally) = source.tally() else {
@@ -568,6 +611,33 @@ async fn tell_tallies(core: &Core) {
             .is_ok()
         {
             known = records.map(Some);
+        }
+    }
+}
+
+/// Answers to questions of other nodes.
+async fn answer_questions(core: &Core) {
+    let (Some(secret), Some(catalogue)) = (core.peers.secret(), &core.sources.catalogue) else {
+        return std::future::pending().await;
+    };
+    let mut lists = Lists::new(Arc::clone(catalogue));
+    let node = &core.conf.log.node;
+    loop {
+        clock::pause(TRY_EVERY).await;
+        let Some(log) = lock(&core.log).clone() else {
+            continue;
+        };
+        let Ok(mut questions) = log.questions(node).await else {
+            continue;
+        };
+        while let Some(message) = questions.next().await {
+            let Some(reply) = message.reply else { continue };
+            let time_ms = u64::try_from(clock::now_ms()).unwrap_or(0);
+            let asked = Question::decode(&message.payload, secret, (node, &reply), time_ms);
+            let Some(question) = asked else { continue };
+            let piece = lists.answer(&question, now_ms()).await;
+            // Who asked asks no more without an answer.
+            let _ = log.reply(reply, piece.encode(secret, &question)).await;
         }
     }
 }

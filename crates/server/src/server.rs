@@ -36,6 +36,7 @@ use std::time::Duration;
 use millpond_exchange::settings::Conf;
 use millpond_exchange::worker::Shared;
 use millpond_fleet::Fleets;
+use millpond_fleet::node::Sources;
 use millpond_otlp::Exporters;
 use millpond_otlp::exporter::FLUSH_MAX;
 use millpond_proxy::cache::zones::Registry;
@@ -290,8 +291,10 @@ impl Server {
         let fleets = self.shared.guests.of::<Fleets>();
         let limits = self.conf.parts.of::<LimitZones>();
         limits.join(&fleets);
-        let sites = Arc::clone(&self.shared.sites);
-        fleets.tell(sites);
+        fleets.tell(|| Sources {
+            counters: Some(Arc::clone(&self.shared.sites) as _),
+            catalogue: Some(self.control.catalogue()),
+        });
         fleets.serve(fleet::plan(&self.conf, |name| limits.are_split_in(name)));
     }
 

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod catalogue;
 mod figures;
 mod kit;
 mod limits;

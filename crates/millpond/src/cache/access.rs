@@ -124,6 +124,7 @@ impl Site {
             let socket = self.socket.clone().unwrap_or_default();
             return Ok(Access {
                 name: theirs.name.clone(),
+                below: Vec::new(),
                 to: To::Process(socket),
             });
         }
@@ -134,6 +135,7 @@ impl Site {
                 }
                 Ok(Access {
                     name: zone.name.clone(),
+                    below: Vec::new(),
                     to: To::Rest(Box::new(rest)),
                 })
             }
@@ -147,6 +149,16 @@ impl Site {
                 None => anyhow!("zone \"{}\": {failure}, and \"control\" is off", zone.name),
             }),
             Err(failure) => Err(anyhow!("zone \"{}\": {failure}", zone.name)),
+        }
+    }
+
+    /// The process, which asks another node of a fleet about its zone of the same name.
+    pub(super) fn access_through(&self, fleet: &str, node: &str, zone: &ZonePath) -> Access {
+        let below = ["fleets", fleet, "nodes", node];
+        Access {
+            name: zone.name.clone(),
+            below: below.map(str::to_owned).into(),
+            to: To::Process(self.socket.clone().unwrap_or_default()),
         }
     }
 
@@ -207,6 +219,8 @@ fn socket_of(conf: &Conf, source: &ConfSource) -> Option<PathBuf> {
 pub(super) struct Access {
     /// The zone's name there.
     name: String,
+    /// Segments of paths before those of the zone.
+    below: Vec<String>,
     to: To,
 }
 
@@ -216,9 +230,15 @@ enum To {
 }
 
 impl Access {
+    /// Name of the zone, where it is asked.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// A request about the zone.
     pub(super) fn request(&self, verb: Verb, what: &[&str], parameters: Parameters) -> Ask {
-        let mut segments = vec!["zones", self.name.as_str()];
+        let mut segments: Vec<&str> = self.below.iter().map(String::as_str).collect();
+        segments.extend(["zones", self.name.as_str()]);
         segments.extend(what);
         Ask::new(verb, &segments, parameters)
     }

@@ -15,7 +15,7 @@ use millpond_server::control::rest::{Purpose, ZonePath};
 use millpond_system::clock;
 
 use super::Outcome;
-use super::access::Site;
+use super::access::{Access, Site};
 use super::columns::{self, Column, Fit};
 use super::figures;
 use super::options::{Command, Direction, Format, Length, Options, Sort};
@@ -69,11 +69,21 @@ pub(super) enum Depth {
 pub(super) fn walk(
     site: &Site,
     zone: &ZonePath,
+    asked: (Parameters, Depth),
+    bar: Option<Bar>,
+    take: &mut dyn FnMut(EntryReport) -> Result<ControlFlow<()>>,
+) -> Result<ControlFlow<()>> {
+    let access = site.access(zone, Purpose::Look)?;
+    walk_by(&access, asked, bar, take)
+}
+
+/// Hands on the entries of a zone as [`walk`] does, as another node has it perhaps.
+pub(super) fn walk_by(
+    access: &Access,
     (mut parameters, depth): (Parameters, Depth),
     mut bar: Option<Bar>,
     take: &mut dyn FnMut(EntryReport) -> Result<ControlFlow<()>>,
 ) -> Result<ControlFlow<()>> {
-    let access = site.access(zone, Purpose::Look)?;
     let mut add = |name: &str| parameters.push((name.to_string(), Bytes::from_static(b"1")));
     add("progress");
     if depth == Depth::All {
@@ -98,8 +108,8 @@ pub(super) fn walk(
     drop(bar);
     match end {
         _ if flow.is_break() => {}
-        Some(end) if end.is_complete => warn(&zone.name, end.corrupt + end.unread),
-        _ => bail!("the list of zone \"{}\" is not whole", zone.name),
+        Some(end) if end.is_complete => warn(access.name(), end.corrupt + end.unread),
+        _ => bail!("the list of zone \"{}\" is not whole", access.name()),
     }
     Ok(flow)
 }

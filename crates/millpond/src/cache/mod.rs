@@ -60,7 +60,7 @@ const USAGE: &str = "usage: millpond cache stat   [--sites]
                              | --tag TAG... | --all   [--soft] [--dry-run]
        millpond cache reset  --sites | --site NAME
        millpond cache export [FILTER]... [--limit N] [-o FILE | --sqlite FILE]
-       millpond cache sql    QUERY [FILTER]... [--csv] [--from FILE]
+       millpond cache sql    QUERY [FILTER]... [--csv] [--from FILE | --fleet]
        millpond cache warm   [FILE | -] [--sitemap URL]... [--to HOST:PORT] [--rate N] [--users N]
                              [--late TIME] [--resume FILE] [-H 'Name: value']... [--https]
                              [--ca FILE] [--insecure]

@@ -125,7 +125,7 @@ pub(super) enum About {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Among {
     All,
-    /// Zones that are part of a fleet.
+    /// Zones that are part of a fleet; those that are asked, on all of its nodes.
     OfFleets,
 }
 
@@ -261,6 +261,7 @@ impl Options {
             }
             ("--remove", Command::Verify) => self.corrupt = Corrupt::Go,
             ("--csv", Command::Sql) => self.format = Format::Csv,
+            ("--fleet", Command::Sql) => self.among = Among::OfFleets,
             ("--from", Command::Sql) => self.from = Some(PathBuf::from(text(&value()?))),
             ("--sqlite", Command::Export) => self.sqlite = Some(PathBuf::from(text(&value()?))),
             ("-o", Command::Export) => self.output = Some(PathBuf::from(text(&value()?))),
@@ -386,7 +387,8 @@ impl Options {
 
     /// True if not all entries are meant.
     fn is_narrowed(&self) -> bool {
-        !self.parameters.is_empty() || self.zone.is_some()
+        let is_about_all = self.parameters.is_empty() && self.zone.is_none();
+        !is_about_all || self.among == Among::OfFleets
     }
 
     fn check(self) -> Result<Options, OptionError> {

@@ -12,12 +12,12 @@
 //! | `GET /disks` | the disks of all zones: [`DisksReport`] |
 //! | `GET /fills` | what is being fetched for the zones now: [`FillsReport`] |
 //! | `GET /peers` | the peers of upstreams: [`PeersReport`](super::peers::PeersReport) |
-//! | `GET /fleets`, `GET /fleets/NAME/sites` | the fleets, counters of all nodes ([`fleet`]) |
+//! | `GET /fleets`, below it `NAME/sites` | the fleets, counters of all nodes ([`fleet`]) |
+//! | … `NAME/nodes/NODE/zones/NAME/entries?FILTERS` | entries of another node |
 //! | `GET /purges` | what was purged last: [`PurgesReport`] |
 //! | `GET /events` | what happens to entries: [`EventReport`](super::events::EventReport) |
 //! | `GET /warm`, `DELETE /warm?id=ID` | jobs that warm caches ([`warm`]); only `api` takes one |
-//! | `GET /zones/NAME` | one zone: [`ZoneReport`] |
-//! | `GET /zones/NAME/events` | what happens to entries there |
+//! | `GET /zones/NAME`, `…/events` | one zone: [`ZoneReport`]; what happens to entries there |
 //! | `GET /zones/NAME/sites` | what each site holds there: [`HoldingsReport`] |
 //! | `GET /zones/NAME/entries?FILTERS` | entries, one [`Line`] each |
 //! | `GET /zones/NAME/entry?key=KEY`, `?id=ID` | all of one key: [`EntriesReport`] |
@@ -59,7 +59,6 @@ use millpond_system::clock;
 use millpond_system::log::error::{self, Level};
 
 use super::events;
-use super::fleet;
 use super::health;
 use super::holdings::{self, HoldingsReport};
 use super::peers;
@@ -69,6 +68,7 @@ use super::report::{
     LiveReport, ProgressReport, PurgeReport, PurgesReport, ResetReport, ServerReport, SiteReport,
     SitesReport, ZoneDiskReport, ZoneReport, ZonesReport,
 };
+use super::{fleet, fleet_list};
 use super::{warm, why};
 
 /// Segments that the path of every request of the API begins with.
@@ -208,6 +208,10 @@ pub fn answer(scene: &Scene, ask: &Ask) -> Answer {
         (["peers"], Verb::Get) => reader.end().map(|()| peers::answer(scene)),
         (["fleets"], Verb::Get) => reader.end().map(|()| fleet::answer(scene)),
         (["fleets", name, "sites"], Verb::Get) => reader.end().map(|()| fleet::sites(scene, name)),
+        (["fleets", fleet, "nodes", node, "zones", zone, "entries"], Verb::Get) => {
+            let place = [*fleet, *node, *zone];
+            listed_elsewhere(reader).map(|()| fleet_list::entries(scene, place, &ask.parameters))
+        }
         (["purges"], Verb::Get) => reader.end().map(|()| purges(scene)),
         (["events"], Verb::Get) => events::answer(scene, None, reader),
         (["warm"], Verb::Get) => reader.end().map(|()| warm::list(scene)),
@@ -218,7 +222,8 @@ pub fn answer(scene: &Scene, ask: &Ask) -> Answer {
                 "health" | "why" | "sites" | "zones" | "disks" | "fills" | "fleets" | "peers"
                 | "purges" | "events" | "warm",
             ]
-            | ["fleets", _, "sites"],
+            | ["fleets", _, "sites"]
+            | ["fleets", _, "nodes", _, "zones", _, "entries"],
             _,
         ) => Ok(report::problem(405, "the other method is meant")),
         (["zones", name, rest @ ..], verb) => match find(scene, name) {
@@ -537,6 +542,11 @@ fn list(zone: Arc<CacheZone>, reader: Reader) -> Result<Answer, String> {
         status: 200,
         body: Body::Lines(make),
     })
+}
+
+/// Checks the parameters of a list that another node makes.
+fn listed_elsewhere(reader: Reader) -> Result<(), String> {
+    Listing::read(reader, now()).map(|_| ())
 }
 
 /// A walk through a zone whose lines are sent.

@@ -211,7 +211,7 @@ impl FleetSitesReport {
     }
 }
 
-fn fleets(scene: &Scene) -> Option<Arc<Fleets>> {
+pub(super) fn fleets(scene: &Scene) -> Option<Arc<Fleets>> {
     match &scene.standing {
         Standing::Running(facts) => Some(facts.shared.as_ref()?.guests.of::<Fleets>()),
         Standing::AtRest => None,

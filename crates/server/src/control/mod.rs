@@ -36,6 +36,7 @@ mod document;
 pub mod events;
 pub(crate) mod events_log;
 pub mod fleet;
+mod fleet_list;
 pub(crate) mod foreign;
 pub mod health;
 pub mod holdings;
@@ -57,6 +58,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use millpond_conf::OffOr;
+use millpond_fleet::ask::Catalogue;
 use tokio::net::UnixListener;
 use tokio::task::AbortHandle;
 
@@ -64,6 +66,7 @@ pub use socket::{ControlError, ControlSocket};
 
 use crate::sockets::{Inherited, SocketFiles};
 use events_log::EventsLog;
+use fleet_list::OwnZones;
 
 use api::{Answer, Ask, Scene, SceneZone, ServerFacts, Standing};
 
@@ -201,6 +204,11 @@ impl Control {
         if let Some(old) = old.filter(|old| Some(old.path()) != path) {
             old.close(files);
         }
+    }
+
+    /// Lists of what the process has, for other nodes of its fleets; of nothing before it serves.
+    pub fn catalogue(&self) -> Arc<dyn Catalogue> {
+        Arc::new(OwnZones(Arc::downgrade(&self.source)))
     }
 
     /// Path of the socket.

@@ -22,7 +22,7 @@ const APPLICATION_ID: i64 = 0x4d50_4e44;
 const SCHEMA: &str = include_str!("schema.sql");
 const INDEXES: &str = include_str!("indexes.sql");
 const INSERT_ENTRY: &str = "INSERT INTO entries VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, \
-     ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)";
+     ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26)";
 
 /// Makes the tables, in a database that is empty.
 pub(super) fn begin(database: &Connection, now: i64) -> Result<()> {
@@ -58,6 +58,8 @@ pub(super) struct Writer<'a> {
     entry: Statement<'a>,
     tag: Statement<'a>,
     range: Statement<'a>,
+    /// Node of a fleet whose entries are added.
+    node: Option<String>,
     /// Entries so far.
     count: i64,
 }
@@ -70,10 +72,16 @@ impl<'a> Writer<'a> {
             entry: database.prepare(INSERT_ENTRY)?,
             tag: database.prepare("INSERT INTO tags VALUES (?1, ?2)")?,
             range: database.prepare("INSERT INTO ranges VALUES (?1, ?2, ?3)")?,
+            node: None,
             count: 0,
         };
         database.execute_batch("BEGIN")?;
         Ok(writer)
+    }
+
+    /// Says whose entries come from here on.
+    pub(super) fn begin_node(&mut self, node: &str) {
+        self.node = Some(node.to_owned());
     }
 
     /// Adds an entry.
@@ -126,6 +134,7 @@ impl<'a> Writer<'a> {
             detail.map(|it| &it.dir),
             detail.map(|it| it.segment),
             detail.map(|it| integer(it.record_bytes)),
+            self.node,
         ])?;
         Ok(())
     }

@@ -11,12 +11,14 @@
 //! |---|---|
 //! | `database.rs`, `schema.sql`, `indexes.sql` | the tables, and how they are filled |
 //! | `query.rs` | a query and its rows |
+//! | `nodes.rs` | entries of all nodes of a fleet |
 //! | `unfinished.rs` | a file that is whole or not there |
 //!
 //! 1. A process that is asked sends what it would send for `ls`, and knows no database.
 //! 2. At every moment FILE is what it was before, or a whole database.
 
 mod database;
+mod nodes;
 mod query;
 mod unfinished;
 

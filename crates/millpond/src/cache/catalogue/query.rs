@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! the process, or the zone at rest ──► a temporary database ──► the query ──► rows
+//! --fleet: all nodes, asked by the process ───────────────────────┤
 //! --from FILE: a database that `export --sqlite` wrote ───────────┘
 //! ```
 //!
@@ -22,8 +23,9 @@ use serde_json::Value;
 use super::super::Outcome;
 use super::super::access::Site;
 use super::super::figures::plain;
-use super::super::options::{Format, Options};
+use super::super::options::{Among, Format, Options};
 use super::super::output::Output;
+use super::nodes::{self, Nodes};
 use super::{database, fill};
 use crate::terminal::{self, Paint, Role};
 
@@ -36,12 +38,15 @@ const WIDEST: usize = 60;
 pub(in super::super) fn run(options: &Options) -> Result<Outcome> {
     let query = options.subject.as_deref().unwrap_or_default();
     let query = std::str::from_utf8(query).context("the query is no UTF-8")?;
-    let mut database = match &options.from {
-        Some(path) => existing(path)?,
+    let (mut database, nodes) = match &options.from {
+        Some(path) => (existing(path)?, Nodes::All),
         None => temporary(options)?,
     };
     answer(&mut database, query, options.format, Output::stdout())?;
-    Ok(Outcome::Done)
+    Ok(match nodes {
+        Nodes::All => Outcome::Done,
+        Nodes::Some => Outcome::Nothing,
+    })
 }
 
 fn existing(path: &Path) -> Result<Connection> {
@@ -62,11 +67,14 @@ fn existing(path: &Path) -> Result<Connection> {
 }
 
 /// Fills a database that SQLite itself removes.
-fn temporary(options: &Options) -> Result<Connection> {
+fn temporary(options: &Options) -> Result<(Connection, Nodes)> {
     let site = Site::open(options)?;
     let database = Connection::open("").context("a temporary database")?;
-    fill(options, &site, &database)?;
-    Ok(database)
+    let nodes = match options.among {
+        Among::All => fill(options, &site, &database).map(|_| Nodes::All)?,
+        Among::OfFleets => nodes::fill(options, &site, &database)?,
+    };
+    Ok((database, nodes))
 }
 
 fn answer(database: &mut Connection, query: &str, format: Format, output: Output) -> Result<()> {

@@ -31,7 +31,8 @@ CREATE TABLE entries (
     variant      TEXT,                 -- what the request said in them
     dir          TEXT,                 -- directory of the disk that its head is on
     segment      INTEGER,              -- the segment there
-    record_bytes INTEGER               -- bytes of that record
+    record_bytes INTEGER,              -- bytes of that record
+    node         TEXT                  -- the node of the fleet that has it; NULL without --fleet
 );
 
 -- What an entry can be purged by (proxy_cache_tag).
