@@ -23,9 +23,9 @@
 //! subject that the answer goes to, and all before it; that of a piece is one of the session, the
 //! number, and all before it.
 //!
-//! 1. What is not signed, or was made longer than [`TIME_MAX_MS`] ago or ahead, is not answered.
-//! 2. There are at most [`LISTS_MAX`] lists, each with two pieces in memory; one that nobody goes
-//!    on with for [`IDLE_MS`] is given up.
+//! 1. What is not signed, or was made longer than `TIME_MAX_MS` ago or ahead, is not answered.
+//! 2. There are at most `LISTS_MAX` lists, each with two pieces in memory; one that nobody goes
+//!    on with for `IDLE_MS` is given up.
 
 use std::fmt::Debug;
 use std::sync::Arc;

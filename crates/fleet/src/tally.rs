@@ -23,8 +23,8 @@
 //! A record that is cut off or of another version is counted as unknown, and adds nothing.
 //!
 //! 1. A name is in one part only, by its digest; so a name is in one record of a ledger.
-//! 2. A part has [`ROWS_MAX`] rows at most, a sum [`NAMES_MAX`] names; what belongs to further ones
-//!    is counted under [`EXCESS`].
+//! 2. A part has `ROWS_MAX` rows at most, a sum `NAMES_MAX` names; what belongs to further ones
+//!    is counted under `EXCESS`.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
