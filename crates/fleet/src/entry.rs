@@ -17,8 +17,10 @@
 //! is valid if version, kind, mode and target are known, and texts fill it and are as many as the
 //! target has. One that is not valid makes a reader purge everything: somebody acknowledged it.
 //!
-//! An announcement is 1 (its version), the weight (2), the requests of peers that the node has to
-//! do (4), and the address at which peers ask it (rest). One of another version announces nothing.
+//! An announcement is 2 (its version), the weight (2), the requests of peers that the node has to
+//! do (4), milliseconds since it had everything (4; all ones for never), the length of the name of
+//! its software's version (1) and that, and the address at which peers ask it (rest; empty if it
+//! owns nothing). One of another version announces nothing.
 //!
 //! The log keeps the newest entry of each subject. So a subject names all that makes a newer entry
 //! stand for an older one: the zone, the mode and the target of a purge, the node of a beat.
@@ -29,7 +31,7 @@ use sha2::{Digest, Sha256};
 
 const VERSION: u8 = 1;
 /// Version of announcements.
-const ANNOUNCED_VERSION: u8 = 1;
+const ANNOUNCED_VERSION: u8 = 2;
 /// Bytes of the digest of a target that its subject has: enough that nobody finds two alike.
 const DIGEST_LEN: usize = 20;
 /// Tags of a purge; as many as a request may name.
@@ -58,19 +60,23 @@ pub struct Beat {
     pub taken: u64,
     /// Name of the node.
     pub node: String,
-    /// Words of the node about itself; none if it owns nothing.
+    /// Words of the node about itself; none that this version understands.
     pub announced: Option<Announced>,
 }
 
-/// Words of a node that may own keys about itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Words of a node about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Announced {
-    /// Address at which peers ask it, as text.
+    /// Address at which peers ask it, as text; empty if it owns nothing.
     pub address: String,
     /// Share of the keys, beside the weights of other nodes.
     pub weight: u16,
     /// Requests of peers that it has to do.
     pub load: u32,
+    /// Milliseconds since everything that was acknowledged was in force there; none for never.
+    pub lag_ms: Option<u32>,
+    /// Version of its software.
+    pub version: String,
 }
 
 impl Announced {
@@ -79,6 +85,12 @@ impl Announced {
         out.put_u8(ANNOUNCED_VERSION);
         out.put_u16_le(self.weight);
         out.put_u32_le(self.load);
+        out.put_u32_le(self.lag_ms.unwrap_or(u32::MAX));
+        let whole = self.version.as_bytes();
+        let version = whole.get(..usize::from(u8::MAX)).unwrap_or(whole);
+        // At most 255 by the line above.
+        out.put_u8(version.len() as u8);
+        out.put_slice(version);
         out.put_slice(self.address.as_bytes());
     }
 
@@ -87,11 +99,15 @@ impl Announced {
             return None;
         }
         let (weight, load) = (rest.try_get_u16_le().ok()?, rest.try_get_u32_le().ok()?);
-        let address = std::str::from_utf8(&rest).ok()?.to_owned();
+        let lag_ms = rest.try_get_u32_le().ok()?;
+        let version_len = usize::from(rest.try_get_u8().ok()?);
+        let version = take(&mut rest, version_len)?;
         Some(Announced {
-            address,
+            address: String::from_utf8(rest.to_vec()).ok()?,
             weight,
             load,
+            lag_ms: Some(lag_ms).filter(|lag_ms| *lag_ms != u32::MAX),
+            version: String::from_utf8(version.to_vec()).ok()?,
         })
     }
 }
@@ -297,12 +313,19 @@ mod tests {
             address: "[::1]:8080".to_owned(),
             weight: 700,
             load: 70_000,
+            lag_ms: Some(1_003),
+            version: "1.2.3".to_owned(),
         };
         vec![
             Entry::Beat(beat.clone()),
             Entry::Beat(Beat {
                 announced: Some(announced),
                 node: "edge-2".to_owned(),
+                ..beat.clone()
+            }),
+            Entry::Beat(Beat {
+                announced: Some(Announced::default()),
+                node: "edge-3".to_owned(),
                 ..beat
             }),
             purge(Mode::Hard, Target::Key(text.clone())),
@@ -378,7 +401,7 @@ mod tests {
         subjects.extend(others.map(|target| purge(Mode::Hard, target).subject("edge")));
         assert_eq!(subjects[0], "mp.edge.beat.edge-1=2eexample");
         assert_eq!(subjects[1], "mp.edge.beat.edge-2");
-        for subject in &subjects[2..] {
+        for subject in &subjects[3..] {
             assert!(subject.starts_with("mp.edge.purge.a=2eb."), "{subject}");
             assert_eq!(subject.split('.').count(), 7, "{subject}");
         }

@@ -152,6 +152,11 @@ impl<R: Replica> Follower<R> {
             self.beats.pop_front();
         }
         self.beats.push_back((self.beat_count, now_ms));
+        if let Some(announced) = &mut self.announced {
+            let lag_ms = now_ms.saturating_sub(self.confirmed_ms);
+            let is_known = self.confirmed_ms > 0;
+            announced.lag_ms = u32::try_from(lag_ms).ok().filter(|_| is_known);
+        }
         Entry::Beat(Beat {
             run: self.run,
             count: self.beat_count,

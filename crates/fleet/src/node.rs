@@ -533,7 +533,7 @@ impl Scene<Arc<CacheZone>> for Listener<'_> {
         };
         let heard = follower.take_heard().into_iter().map(at);
         let counts = follower.counts();
-        follower.announce(core.peers.announced());
+        follower.announce(Some(core.peers.announced()));
         let mut view = lock(&core.view);
         let is_first_rival = view.counts.rivals == 0 && counts.rivals > 0;
         view.taken = follower.settled();
@@ -565,7 +565,7 @@ impl Scene<Arc<CacheZone>> for Listener<'_> {
 /// Follows the log. INVARIANT 2.
 async fn tend(core: &Core) {
     let mut follower = Follower::new(&core.conf.log.node, core.run, core.zones.clone());
-    follower.announce(core.peers.announced());
+    follower.announce(Some(core.peers.announced()));
     loop {
         let known = lock(&core.log).clone();
         let connected = match known {

@@ -184,13 +184,16 @@ impl Peers {
     }
 
     /// Words of this node about itself, for its beats.
-    pub(crate) fn announced(&self) -> Option<Announced> {
-        let address = self.conf.address.filter(|_| self.conf.secret.is_some())?;
-        Some(Announced {
-            address: address.to_string(),
+    pub(crate) fn announced(&self) -> Announced {
+        let address = self.conf.address.filter(|_| self.conf.secret.is_some());
+        Announced {
+            address: address.map_or_else(String::new, |address| address.to_string()),
             weight: self.conf.weight,
             load: self.load.load(Relaxed),
-        })
+            // The follower knows it.
+            lag_ms: None,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
     }
 
     /// Takes over what was heard of all nodes.
@@ -313,7 +316,7 @@ mod tests {
                 announced: Some(Announced {
                     address: address.to_owned(),
                     weight: 1,
-                    load: 0,
+                    ..Announced::default()
                 }),
             },
             at_ms,
@@ -379,7 +382,7 @@ mod tests {
     fn load_is_what_is_being_answered() {
         let peers = Arc::new(peers("a"));
         let some = [peers.begin(), peers.begin()];
-        assert_eq!(peers.announced().map(|it| it.load), Some(2));
+        assert_eq!(peers.announced().load, 2);
         drop(some);
         assert_eq!(peers.load(), 0);
         peers.count(PeerResult::Served);

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod catalogue;
+mod dashboard;
 mod figures;
 mod kit;
 mod limits;

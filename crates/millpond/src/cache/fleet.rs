@@ -165,8 +165,16 @@ fn node(node: &FleetNodeReport) -> String {
         (Some(address), Some(weight)) => format!(", owner at {} (weight {weight})", plain(address)),
         _ => String::new(),
     };
+    let version = match &node.version {
+        Some(version) => format!(", version {}", plain(version)),
+        None => String::new(),
+    };
+    let lag = match node.lag_ms {
+        Some(lag_ms) => format!(", {} behind", seconds(u64::from(lag_ms))),
+        None => String::new(),
+    };
     format!(
-        "  {:<24} up to number {}, heard of {} ago{silent}{owner}",
+        "  {:<24} up to number {}{lag}, heard of {} ago{silent}{owner}{version}",
         plain(&node.name),
         node.taken,
         seconds(node.heard_ms_ago)

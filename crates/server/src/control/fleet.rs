@@ -72,14 +72,19 @@ pub struct FleetNodeReport {
     pub name: String,
     /// Sequence in the log that all of its zones have taken.
     pub taken: u64,
+    /// Milliseconds since it had all that was acknowledged, as it said when it was heard of; null
+    /// for never.
+    pub lag_ms: Option<u32>,
     /// Milliseconds since it was heard of.
     pub heard_ms_ago: u64,
     /// True if that is no longer ago than `max_lag`.
     pub is_live: bool,
     /// Address at which it is asked for keys that it owns; null if it owns none.
     pub address: Option<String>,
-    /// Share of the keys that it owns, beside the weights of the others.
+    /// Share of the keys that it owns, beside the weights of the others; null if it owns none.
     pub weight: Option<u16>,
+    /// Version of its software.
+    pub version: Option<String>,
 }
 
 /// Counters of sites of all nodes of a fleet.
@@ -137,14 +142,17 @@ impl FleetReport {
         let lag_ms = view.lag_ms(now_ms);
         let nodes = view.members.iter().map(|(name, heard)| {
             let announced = heard.member.announced.as_ref();
+            let owner = announced.filter(|it| !it.address.is_empty());
             let heard_ms_ago = now_ms.saturating_sub(heard.at_ms);
             FleetNodeReport {
                 name: name.clone(),
                 taken: heard.member.taken,
+                lag_ms: announced.and_then(|it| it.lag_ms),
                 heard_ms_ago,
                 is_live: heard_ms_ago <= max_lag_ms,
-                address: announced.map(|it| it.address.clone()),
-                weight: announced.map(|it| it.weight),
+                address: owner.map(|it| it.address.clone()),
+                weight: owner.map(|it| it.weight),
+                version: announced.map(|it| it.version.clone()),
             }
         });
         FleetReport {
@@ -229,12 +237,14 @@ pub(super) fn sites(scene: &Scene, name: &str) -> Answer {
     }
 }
 
+/// All fleets.
+pub(crate) fn all(fleets: &Fleets) -> Vec<FleetReport> {
+    let nodes = fleets.all().into_iter();
+    nodes.map(|node| FleetReport::of(&node)).collect()
+}
+
 /// Answers with all fleets.
 pub(super) fn answer(scene: &Scene) -> Answer {
-    let nodes = fleets(scene).map(|fleets| fleets.all());
-    let reports = nodes.iter().flatten().map(|node| FleetReport::of(node));
-    let fleets = FleetsReport {
-        fleets: reports.collect(),
-    };
-    report::json(200, &fleets)
+    let fleets = fleets(scene).map_or_else(Vec::new, |fleets| all(&fleets));
+    report::json(200, &FleetsReport { fleets })
 }

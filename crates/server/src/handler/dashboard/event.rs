@@ -21,6 +21,7 @@ use millpond_exchange::stats::status_zone::{ZoneCount, ZoneNames};
 use millpond_exchange::stats::times::{BOUNDS_US, Histogram};
 use millpond_exchange::stats::{self, STATUSES};
 use millpond_exchange::worker::Shared;
+use millpond_fleet::Fleets;
 use millpond_proxy::cache::zones::Zones;
 use millpond_proxy::handler::limit_zone::LimitZones;
 use millpond_proxy::upstream::group::Group;
@@ -32,7 +33,9 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::feed::Feed;
+use crate::control;
 use crate::control::api::{self, Scene};
+use crate::control::fleet::FleetReport;
 use crate::control::report::ZoneReport;
 
 /// Sites in an event: those with the most requests (arbitrary: what a browser draws in passing).
@@ -46,6 +49,8 @@ const COLUMNS_MAX: usize = 4;
 const FIRST_COLUMNS: [&str; 2] = ["owner", "plan"];
 /// Most letters of one value of the description of a site.
 const WORD_MAX: usize = 60;
+/// Nodes of a fleet in an event.
+const NODES_MAX: usize = 500;
 /// Peers in an event.
 const PEERS_MAX: usize = 500;
 /// Missing URLs in an event.
@@ -73,6 +78,8 @@ struct Event {
     viewers: usize,
     statuses: [&'static str; STATUSES.len()],
     zones: Vec<ZoneReport>,
+    /// Fleets that the process is part of.
+    fleets: Vec<FleetReport>,
     sites: Vec<SiteRow>,
     sites_left_out: usize,
     /// The titles of the columns of the descriptions of sites.
@@ -347,6 +354,7 @@ fn event(conf: &Arc<Conf>, shared: &Arc<Shared>) -> Event {
         descriptions,
         status_zones: status_zones(conf, shared),
         limits: limits(conf),
+        fleets: fleets(shared),
         upstreams: upstreams(conf),
         fills: fills(&scene),
         purges: purges(&scene),
@@ -405,6 +413,14 @@ fn status_zones(conf: &Conf, shared: &Shared) -> Vec<StatusZoneRow> {
     let locations = names.locations.iter();
     let locations = locations.map(|name| row(name, "location", zones.location(name)));
     servers.chain(locations).take(STATUS_ZONES_MAX).collect()
+}
+
+fn fleets(shared: &Shared) -> Vec<FleetReport> {
+    let mut fleets = control::fleet::all(&shared.guests.of::<Fleets>());
+    fleets
+        .iter_mut()
+        .for_each(|it| it.nodes.truncate(NODES_MAX));
+    fleets
 }
 
 fn limits(conf: &Conf) -> Vec<LimitRow> {

@@ -734,6 +734,40 @@
     zoneTable.show(zones);
   }
 
+  /// Nodes of all fleets. What a node says of itself is as old as its beat, so both times count.
+  const NODE = { silent: ["silent", "bad"], behind: ["behind", "bad"], starting: ["starting", "warn"], live: ["up to date", "good"] };
+  function standing(node) {
+    if (!node.is_live) return "silent";
+    if (node.lag_ms === null) return node.version === null ? "live" : "starting";
+    return node.lag_ms > node.max_lag_ms ? "behind" : "live";
+  }
+  const inSeconds = (ms) => ms === null ? "–" : `${(ms / 1000).toFixed(1)} s`;
+  const fleetTable = new Table($("fleets").querySelector(".scroll"), {
+    caption: "Nodes of the fleet", key: (node) => node.fleet + " " + node.name, sort: { column: "Node", way: 1 }, none: "No node was heard of.",
+    columns: [
+      { title: "Node", class: "text", text: (node) => node.name + (node.is_own ? " (this one)" : ""), sort: (node) => node.name },
+      { title: "Fleet", class: "text", text: (node) => node.fleet, sort: (node) => node.fleet },
+      { title: "State", class: "text", fill: (cell, node) => badge(cell, ...NODE[node.state]), sort: (node) => node.state },
+      { title: "Lag", text: (node) => inSeconds(node.lag_ms), sort: (node) => node.lag_ms ?? Infinity },
+      { title: "Position", text: (node) => grouped.format(node.taken), sort: (node) => node.taken },
+      { title: "Heard of", text: (node) => inSeconds(node.heard_ms_ago) + " ago", sort: (node) => node.heard_ms_ago },
+      { title: "Version", class: "text", text: (node) => node.version ?? "–", sort: (node) => node.version ?? "" },
+      { title: "Owns keys at", class: "text", text: (node) => node.address ?? "–", sort: (node) => node.address ?? "" },
+      { title: "Weight", text: (node) => node.weight ?? "–", sort: (node) => node.weight ?? 0 },
+    ],
+  });
+  function showFleets() {
+    const fleets = last.fleets ?? [];
+    $("fleets").hidden = fleets.length === 0;
+    fleetTable.show(fleets.flatMap((fleet) => fleet.nodes.map((node) => {
+      const is_own = node.name === fleet.node;
+      // This one is known to the moment, others by what they said.
+      const lag_ms = is_own ? fleet.lag_ms : node.lag_ms;
+      const row = { ...node, lag_ms, is_own, fleet: fleet.name, max_lag_ms: fleet.max_lag_ms };
+      return { ...row, state: standing(row) };
+    })));
+  }
+
   const limitTable = new Table($("limits").querySelector(".scroll"), {
     caption: "Limits", key: (limit) => limit.kind + " " + limit.name, sort: { column: "Refused", way: -1 }, none: "No limit.",
     columns: [
@@ -958,6 +992,7 @@
     showZones();
     showSites();
     showStatusZones();
+    showFleets();
     showLimits();
     showAttention(showPeers());
     showLists();

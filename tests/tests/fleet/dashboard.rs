@@ -1,0 +1,52 @@
+//! `dashboard`: the nodes of the fleet, as one of them shows them.
+
+use anyhow::{Context, Result, ensure};
+use millpond_testkit::{Browser, Origin};
+use serde_json::json;
+
+use crate::kit::{NODE, Nats, Node, node_of};
+use crate::nats;
+
+/// Rows of the table: name, state, position and version of each node.
+const ROWS: &str = "[...document.querySelectorAll('#fleets tbody tr')].map((row) =>
+    [0, 2, 4, 6].map((number) => row.children[number].textContent).join(' ')).join('; ')";
+/// Lag of a node by its own words, in seconds.
+const LAG: &str = "parseFloat(document.querySelector('#fleets tbody tr').children[3].textContent)";
+
+#[test]
+fn dashboard_shows_all_nodes_and_the_one_that_has_died() -> Result<()> {
+    let nats = nats!();
+    let Some(mut browser) = Browser::start(1280, 900)? else {
+        millpond_testkit::skip("there is no Chromium");
+        return Ok(());
+    };
+    let origin = Origin::start()?;
+    let conf = NODE.replace(
+        "location = /ready",
+        "location /look { dashboard; } location = /ready",
+    );
+    let start = |name| Node::start(node_of(&conf, (name, nats.port), &origin));
+    let (first, mut second) = (start("n1")?, start("n2")?);
+    first.purge_everywhere("/a")?;
+    browser.open(&format!("http://127.0.0.1:{}/look", first.proxy.port()))?;
+    // Positions go on with each beat.
+    let known = format!("{ROWS}.replaceAll(/ [0-9,]+ (?=\\d+\\.\\d+\\.\\d+)/g, ' at ')");
+    let version = env!("CARGO_PKG_VERSION");
+    let all = format!("n1 (this one) up to date at {version}; n2 up to date at {version}");
+    browser.wait_for(&known, &json!(all))?;
+    let lag = browser.eval(LAG)?.as_f64().context("a lag")?;
+    ensure!((0.0..=3.0).contains(&lag), "{lag}");
+    if let Some(dir) = std::env::var_os("MILLPOND_PICTURES") {
+        browser.eval("document.getElementById('fleets').scrollIntoView()")?;
+        let taken = browser.call("Page.captureScreenshot", json!({ "format": "png" }))?;
+        let file = std::path::Path::new(&dir).join("fleet.png.base64");
+        std::fs::write(file, taken["data"].as_str().context("a picture")?)?;
+    }
+
+    second.proxy.kill9()?;
+    let silent = format!("n1 (this one) up to date at {version}; n2 silent at {version}");
+    browser.wait_for(&known, &json!(silent))?;
+    let problems = browser.take_problems();
+    ensure!(problems.is_empty(), "{problems:?}");
+    Ok(())
+}
