@@ -79,24 +79,26 @@ const USAGE: &str = "usage: cargo xtask TASK
                          target/guided: builds with counters (or takes BINARY, which has them),
                          works, builds again; needs wrk, h2load, openssl and llvm-profdata;
                          --profile builds by the profile in FILE instead
-  package [--debug | --guided | --profile FILE] [--static]
+  package [--debug | --guided | --profile FILE] [--static] [--arm64]
           [--repository DIR --key KEY]
                          a release build as .deb, .rpm and tarball with their checksums, in
                          target/package/out; --debug packs the quick build, --guided one
                          as `release` makes it with its profile beside it, --profile one by
                          that profile, --static adds a tarball that needs no C library,
+                         --arm64 makes them for such machines, with Debian's compiler,
                          --repository adds all to repositories for apt and dnf in DIR,
                          signed by a key of gpg
-  package --image [--debug]
+  package --image [--debug] [--arm64]
                          a container image with that program and nothing else, by podman
-  package --check | --chart | --rollout | --container | --boot [--release] [--upgrades N]
+  package --check | --chart | --rollout | --container | --container-arm64
+          | --boot [--release] [--upgrades N]
                          --check checks packages as `test` does and installs the packagers
                          that it needs, --chart checks the Helm chart alone;
                          --boot installs and upgrades one, N times (5), in a container that
                          boots with systemd (root, systemd-nspawn, mmdebstrap); --rollout
                          brings some to three of them with the role of contrib/ansible
                          (ansible-core and ssh, too), --container checks the image (root,
-                         podman, musl-gcc)
+                         podman, musl-gcc), --container-arm64 that for arm64, by qemu
 ";
 
 fn main() -> ExitCode {

@@ -10,6 +10,7 @@ use std::path::Path;
 
 /// Programs, and Debian's package of each.
 const PACKAGES: &[(&str, &str)] = &[
+    ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
     ("ansible-playbook", "ansible-core"),
     ("apt-ftparchive", "apt-utils"),
     ("apt-get", "apt"),
@@ -26,6 +27,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("objcopy", "binutils"),
     ("openssl", "openssl"),
     ("podman", "podman"),
+    ("qemu-aarch64-static", "qemu-user-static"),
     ("readelf", "binutils"),
     ("rpm", "rpm"),
     ("rpmsign", "rpm"),

@@ -4,7 +4,7 @@
 //! A program without wishes for libraries is linked against musl, which `rustup` and Debian's
 //! `musl-tools` have. It has OpenSSL inside, whatever `OPENSSL_NO_VENDOR` says.
 
-use super::{check::said, glibc};
+use super::{arm64, check::said, glibc};
 use crate::guided::{self, Profile};
 use crate::needs::{Needs, has};
 use crate::{checks, workspace};
@@ -23,6 +23,32 @@ pub(super) enum Build {
     Quick,
 }
 
+/// The kind of machine that a program is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Machine {
+    /// One like this.
+    Here,
+    Arm64,
+}
+
+impl Machine {
+    /// A program of the linker's or the compiler's for such machines.
+    pub(super) fn tool(self, name: &str) -> Command {
+        match self {
+            Machine::Here => Command::new(name),
+            Machine::Arm64 => Command::new(format!("{}{name}", arm64::PREFIX)),
+        }
+    }
+
+    /// A program for such machines, to be run on this one.
+    pub(super) fn run(self, program: &Path) -> Command {
+        match self {
+            Machine::Here => Command::new(program),
+            Machine::Arm64 => arm64::run(program),
+        }
+    }
+}
+
 /// A program that was built.
 #[derive(Clone, Debug)]
 pub(super) struct Built {
@@ -31,6 +57,7 @@ pub(super) struct Built {
     pub(super) triple: String,
     /// The profile that it was built by.
     pub(super) profile: Option<PathBuf>,
+    pub(super) machine: Machine,
 }
 
 impl Built {
@@ -40,6 +67,7 @@ impl Built {
             path,
             triple,
             profile: None,
+            machine: Machine::Here,
         }
     }
 }
@@ -48,7 +76,7 @@ impl Built {
 pub(super) fn dynamic(build: &Build) -> Result<Built> {
     let triple = workspace::host()?;
     if let Build::Guided(profile) = build {
-        let made = guided::make(&(release_flags() + &glibc::flags()?), profile)?;
+        let made = guided::make(&(release_flags() + &glibc::flags(Machine::Here)?), profile)?;
         return Ok(Built {
             profile: Some(made.profile),
             ..Built::here(made.binary, triple)
@@ -95,7 +123,7 @@ pub(super) fn with_all_inside(build: &Build) -> Result<Built> {
 fn run(build: &Build, mut command: Command, triple: &str) -> Result<()> {
     if *build != Build::Quick {
         let more = match triple {
-            "" => glibc::flags()?,
+            "" => glibc::flags(Machine::Here)?,
             _ => String::new(),
         };
         command
@@ -129,7 +157,7 @@ fn folder(triple: &str, build: &Build) -> PathBuf {
 }
 
 /// Flags that keep the places of this machine out of the binary.
-fn release_flags() -> String {
+pub(super) fn release_flags() -> String {
     let home = std::env::var("HOME").unwrap_or_default();
     let cargo = std::env::var("CARGO_HOME").unwrap_or(format!("{home}/.cargo"));
     let root = workspace::root();

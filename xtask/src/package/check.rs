@@ -7,7 +7,7 @@
 //! Nothing is installed on the machine: dpkg works on a folder, and the scripts of the package know
 //! that by DPKG_ROOT.
 
-use super::build::Built;
+use super::build::{Built, Machine};
 use super::stage::{self, Stage};
 use super::{
     Compression, SUMS, boot, chart, glibc, ignore_missing, pack, repository_check, symbols, target,
@@ -27,7 +27,7 @@ use std::process::Command;
 /// Runs the checks; those that cannot be made here are named.
 pub(crate) fn run() -> Result<Tally> {
     let folder = target().join("check");
-    let texts = stage::make_texts(&workspace::binary(), &folder)?;
+    let texts = stage::make_texts((&workspace::binary(), Machine::Here), &folder)?;
     let mut tally = Tally::default();
     tally += named("man pages", || pages(&texts))?;
     tally += named("scripts", || scripts(&texts))?;

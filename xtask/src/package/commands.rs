@@ -4,9 +4,9 @@
 //! that begins with a dash where one may stand; it has a value if a word in capitals, or one in
 //! angle brackets, follows.
 
+use super::build::Machine;
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
-use std::process::Command as Process;
 
 /// A command, or the program itself.
 #[derive(Clone, Debug)]
@@ -28,8 +28,11 @@ pub(super) struct Opt {
     pub(super) has_value: bool,
 }
 
+/// The program that is asked, and the machines that it is for.
+type Program<'a> = (&'a Path, Machine);
+
 /// The program, its commands, and the commands of these.
-pub(super) fn all(binary: &Path) -> Result<Vec<Command>> {
+pub(super) fn all(binary: Program<'_>) -> Result<Vec<Command>> {
     let help = help(binary, &[])?;
     let mut found = vec![Command {
         words: Vec::new(),
@@ -51,7 +54,11 @@ pub(super) fn all(binary: &Path) -> Result<Vec<Command>> {
 }
 
 /// Adds a command, and those that its help names below `Commands:`.
-fn add(binary: &Path, (words, about): (&[&str], &str), found: &mut Vec<Command>) -> Result<()> {
+fn add(
+    binary: Program<'_>,
+    (words, about): (&[&str], &str),
+    found: &mut Vec<Command>,
+) -> Result<()> {
     let help = help(binary, words)?;
     let of_own = |line: &&str| !is_of_another(line, words);
     let own: Vec<&str> = help.lines().filter(of_own).collect();
@@ -79,9 +86,9 @@ fn is_of_another(line: &str, words: &[&str]) -> bool {
     names_program && rest.next() != words.first().copied()
 }
 
-fn help(binary: &Path, words: &[&str]) -> Result<String> {
-    let asked = Process::new(binary).args(words).arg("--help").output();
-    let output = asked.with_context(|| binary.display().to_string())?;
+fn help((path, machine): Program<'_>, words: &[&str]) -> Result<String> {
+    let asked = machine.run(path).args(words).arg("--help").output();
+    let output = asked.with_context(|| path.display().to_string())?;
     ensure!(output.status.success(), "no help of {}", words.join(" "));
     String::from_utf8(output.stdout).context("the help is no text")
 }

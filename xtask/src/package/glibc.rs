@@ -10,7 +10,7 @@
 //!
 //! The quick build is linked as cargo does it, since it stays on the machine that made it.
 
-use super::build::{Build, Built};
+use super::build::{Build, Built, Machine};
 use super::check::{Checked, said};
 use super::target;
 use crate::workspace;
@@ -28,17 +28,20 @@ const WRAPPED: [&str; 1] = ["hypot"];
 type Version = (u32, u32);
 
 /// Flags of the compiler for a program that wants no newer C library.
-pub(super) fn flags() -> Result<String> {
-    let object = object()?;
+pub(super) fn flags(machine: Machine) -> Result<String> {
+    let object = object(machine)?;
     let wrap = WRAPPED.map(|name| format!(" -Clink-arg=-Wl,--wrap={name}"));
     Ok(format!(" -Clink-arg={object}{}", wrap.concat()))
 }
 
 /// Compiles the functions, and gives the path.
-fn object() -> Result<String> {
-    let object = target().join("glibc.o");
+fn object(machine: Machine) -> Result<String> {
+    let object = target().join(match machine {
+        Machine::Here => "glibc.o",
+        Machine::Arm64 => "glibc-arm64.o",
+    });
     fs::create_dir_all(target())?;
-    let mut compile = Command::new("cc");
+    let mut compile = machine.tool("gcc");
     compile.args(["-O2", "-fPIC", "-c", "-o"]).arg(&object);
     said(compile.arg(workspace::root().join("packaging/glibc.c")))?;
     Ok(object.display().to_string())
@@ -79,7 +82,9 @@ pub(super) fn check(program: &Path) -> Result<Checked> {
     let wrap = WRAPPED.map(|name| format!("-Wl,--wrap={name}"));
     for (args, expected) in [(&[][..], 1), (&wrap[..], 0)] {
         let mut link = Command::new("cc");
-        link.arg("-fno-builtin").arg(&source).arg(object()?);
+        link.arg("-fno-builtin")
+            .arg(&source)
+            .arg(object(Machine::Here)?);
         said(link.args(args).args(["-lm", "-o"]).arg(&small))?;
         let found = newer(&symbols(&small)?, &[]);
         ensure!(found.len() == expected, "linked with {args:?}: {found:?}");

@@ -8,9 +8,9 @@
 //! checks both the program, in a folder with nothing else, and the image, as a careful operator
 //! runs it: no rights, no network, nothing to write but its volumes.
 
-use super::build::{self, Build, Built};
+use super::build::{self, Build, Built, Machine};
 use super::check::{Checked, named, said};
-use super::{ignore_missing, stage, target};
+use super::{arm64, ignore_missing, stage, target};
 use crate::needs::Needs;
 use crate::tally::Tally;
 use crate::workspace;
@@ -30,6 +30,9 @@ const NAME: &str = "localhost/millpond";
 /// The user and the group, of which nobody else may be there.
 const PASSWD: &str = "millpond:x:65532:65532::/nonexistent:/sbin/nologin\n";
 const GROUP: &str = "millpond:x:65532:\n";
+
+/// Sources of names; musl knows no others, and glibc asks this file.
+const SOURCES: &str = "passwd: files\ngroup: files\nhosts: files dns\n";
 
 /// Authorities whose certificates are believed, if the machine knows any.
 const AUTHORITIES: &str = "etc/ssl/certs/ca-certificates.crt";
@@ -73,6 +76,12 @@ fn context(built: &Built) -> Result<(PathBuf, String)> {
     copy(&ours.join("Containerfile"), &folder.join("Containerfile"))?;
     stage::write(&folder.join("root/etc/passwd"), PASSWD)?;
     stage::write(&folder.join("root/etc/group"), GROUP)?;
+    stage::write(&folder.join("root/etc/nsswitch.conf"), SOURCES)?;
+    if built.machine == Machine::Arm64 {
+        for (from, to) in arm64::libraries(&built.path)? {
+            copy(&from, &folder.join("root").join(to))?;
+        }
+    }
     let authorities = Path::new("/").join(AUTHORITIES);
     if authorities.exists() {
         copy(&authorities, &folder.join("root").join(AUTHORITIES))?;
@@ -90,34 +99,69 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 const PROGRAMS: [&str; 2] = ["podman", "runc"];
 
 /// Builds the image with the storage of the user.
-pub(super) fn make(build: &Build) -> Result<()> {
+pub(super) fn make(machine: Machine, build: &Build) -> Result<()> {
     // Known before the build.
-    build::missing_for_static()
+    missing(machine)
         .and_those(Needs::of(&PROGRAMS[..1]))
         .met("package --image")?;
-    let (folder, version) = context(&build::with_all_inside(build)?)?;
-    let name = build_image(Podman { storage: None }, &folder, &version)?;
+    let (folder, version) = context(&program(machine, build)?)?;
+    let name = build_image((Podman { storage: None }, machine), &folder, &version)?;
     println!("{name}");
     Ok(())
 }
 
-fn build_image(podman: Podman, folder: &Path, version: &str) -> Result<String> {
-    let name = format!("{NAME}:{version}");
+/// The things that are missing for the program of an image.
+fn missing(machine: Machine) -> Needs {
+    match machine {
+        Machine::Here => build::missing_for_static(),
+        Machine::Arm64 => arm64::missing(),
+    }
+}
+
+/// The program of an image: with everything inside, or with the libraries that it wants beside it.
+fn program(machine: Machine, build: &Build) -> Result<Built> {
+    match machine {
+        Machine::Here => build::with_all_inside(build),
+        Machine::Arm64 => arm64::build(build),
+    }
+}
+
+fn build_image(
+    (podman, machine): (Podman, Machine),
+    folder: &Path,
+    version: &str,
+) -> Result<String> {
+    let (name, platform) = match machine {
+        Machine::Here => (format!("{NAME}:{version}"), None),
+        Machine::Arm64 => (format!("{NAME}:{version}-arm64"), Some("linux/arm64")),
+    };
     // Health checks are a thing of this form.
     let mut command = podman.command(&["build", "--quiet", "--format", "docker", "--tag"]);
-    said(command.arg(&name).arg(folder))?;
+    command.arg(&name);
+    if let Some(platform) = platform {
+        command.args(["--platform", platform]);
+    }
+    said(command.arg(folder))?;
     Ok(name)
 }
 
 /// Runs the checks.
-pub(super) fn check() -> Result<Tally> {
-    build::missing_for_static()
+pub(super) fn check(machine: Machine) -> Result<Tally> {
+    missing(machine)
         .and_those(Needs::of(&PROGRAMS))
         .and_root()
         .met("package --container")?;
-    let (folder, version) = context(&build::with_all_inside(&Build::Quick)?)?;
-    let mut tally = named("a folder with nothing else", || alone(&folder))?;
-    tally += named("image", || image(&folder, &version))?;
+    let (folder, version) = context(&program(machine, &Build::Quick)?)?;
+    // The kernel runs what is in a container for arm64 by qemu, as long as this is there.
+    let _runner = match machine {
+        Machine::Here => None,
+        Machine::Arm64 => Some(arm64::Runner::register()?),
+    };
+    let mut tally = Tally::default();
+    if machine == Machine::Here {
+        tally += named("a folder with nothing else", || alone(&folder))?;
+    }
+    tally += named("image", || image(machine, &folder, &version))?;
     Ok(tally)
 }
 
@@ -201,12 +245,12 @@ impl Drop for Container<'_> {
 }
 
 /// The image serves, from the cache, is healthy, writes its log and ends well.
-fn image(folder: &Path, version: &str) -> Result<Checked> {
+fn image(machine: Machine, folder: &Path, version: &str) -> Result<Checked> {
     let storage = target().join("podman");
     let podman = Podman {
         storage: Some(&storage),
     };
-    let name = build_image(podman, folder, version)?;
+    let name = build_image((podman, machine), folder, version)?;
     let container = Container { podman };
     podman.run(&["rm", "-f", "-v", "-i", CONTAINER])?;
     podman.run(&[

@@ -15,6 +15,7 @@
 //!
 //! `--repository` makes repositories of them, with signed indexes (`repository.rs`).
 
+mod arm64;
 mod boot;
 mod build;
 mod chart;
@@ -48,7 +49,7 @@ use std::process::Command;
 
 pub(crate) use check::run as check;
 
-use build::Build;
+use build::{Build, Machine};
 use repository::Signer;
 
 /// Effort that goes into small packages.
@@ -67,6 +68,8 @@ fn target() -> PathBuf {
 #[derive(Debug, PartialEq, Eq)]
 struct Order {
     build: Build,
+    /// The machines that it is for.
+    machine: Machine,
     /// True if a tarball without wishes for libraries is wanted, too.
     has_static: bool,
     kind: Kind,
@@ -88,6 +91,7 @@ impl Order {
     fn read(args: &[String]) -> Result<Order> {
         let mut order = Order {
             build: Build::Release,
+            machine: Machine::Here,
             has_static: false,
             kind: Kind::Here,
             repository: None,
@@ -104,6 +108,7 @@ impl Order {
                     order.set_build(Build::Guided(Profile::Kept(file)))?;
                 }
                 "--static" => order.has_static = true,
+                "--arm64" => order.machine = Machine::Arm64,
                 "--image" => order.kind = Kind::Image,
                 "--repository" => order.repository = Some(PathBuf::from(value()?)),
                 "--key" => order.key = Some(value()?.clone()),
@@ -114,6 +119,11 @@ impl Order {
         ensure!(
             order.repository.is_some() == order.key.is_some(),
             "--repository DIR and --key KEY go together: indexes are signed"
+        );
+        let is_guided = matches!(order.build, Build::Guided(_));
+        ensure!(
+            order.machine == Machine::Here || !(is_guided || order.has_static),
+            "--arm64 is another machine: no profile of it can be had here, and no musl"
         );
         Ok(order)
     }
@@ -130,6 +140,9 @@ impl Order {
     /// The things that are missing to make it, which are better known before the builds.
     fn needs(&self) -> Needs {
         let mut needs = Needs::of(&["objcopy", "strip", "readelf", "tar", "gzip"]);
+        if self.machine == Machine::Arm64 {
+            needs = needs.and_those(arm64::missing());
+        }
         if self.has_static {
             needs = needs.and_those(build::missing_for_static());
         }
@@ -141,7 +154,13 @@ impl Order {
 }
 
 /// The tasks that check something, and take no other option.
-const TASKS: [&str; 4] = ["--check", "--chart", "--rollout", "--container"];
+const TASKS: [&str; 5] = [
+    "--check",
+    "--chart",
+    "--rollout",
+    "--container",
+    "--container-arm64",
+];
 
 /// Builds the packages; with `--check` it checks them, as `cargo xtask test` does.
 pub(crate) fn run(args: &[String]) -> Result<Tally> {
@@ -155,7 +174,8 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
 fn check_one(task: &str) -> Result<Tally> {
     match task {
         "--rollout" => rollout::run(),
-        "--container" => image::check(),
+        "--container" => image::check(Machine::Here),
+        "--container-arm64" => image::check(Machine::Arm64),
         "--chart" => match chart::missing() {
             Some(what) => bail!("package --chart needs {what}"),
             None => check::chart(),
@@ -171,11 +191,14 @@ fn check_one(task: &str) -> Result<Tally> {
 /// Makes what was ordered.
 fn make(order: &Order) -> Result<Tally> {
     if order.kind == Kind::Image {
-        image::make(&order.build)?;
+        image::make(order.machine, &order.build)?;
         return Ok(Tally::PASS);
     }
     order.needs().met("package")?;
-    let built = build::dynamic(&order.build)?;
+    let built = match order.machine {
+        Machine::Here => build::dynamic(&order.build)?,
+        Machine::Arm64 => arm64::build(&order.build)?,
+    };
     glibc::tell(&built, &order.build)?;
     let out = target().join("out");
     let compression = match order.build {
@@ -320,12 +343,15 @@ mod tests {
             ("--debug", Build::Quick),
             ("--guided --static", work),
             ("--profile a.profdata", kept),
+            ("--arm64 --debug", Build::Quick),
         ] {
             assert_eq!(order(words).unwrap().build, expected, "{words}");
         }
         for words in [
             "--guided --profile a",
             "--debug --guided",
+            "--arm64 --guided",
+            "--arm64 --static",
             "--profile a --debug",
         ] {
             let error = order(words).unwrap_err().to_string();

@@ -4,7 +4,7 @@
 //! divided into program and symbols (`symbols.rs`), and the manifest for the packagers is put
 //! beside them.
 
-use super::build::Built;
+use super::build::{Built, Machine};
 use super::check::said;
 use super::{
     commands, completions, files, ignore_missing, inventory, manifest, manual, symbols, vim,
@@ -88,11 +88,11 @@ pub(super) struct Staged {
 pub(super) fn make(built: &Built, target: &Path) -> Result<Staged> {
     let program = Stage {
         triple: built.triple.clone(),
-        ..make_texts(&built.path, target)?
+        ..make_texts((&built.path, built.machine), target)?
     };
     let inventory = inventory::Inventory::of(&built.triple)?;
     let symbols = symbols::split(built, &program)?;
-    add_section(&program.folder, &inventory.section()?)?;
+    add_section(built.machine, &program.folder, &inventory.section()?)?;
     let bom = inventory.cyclonedx(&date(program.epoch, "+%Y-%m-%dT%H:%M:%SZ")?)?;
     Ok(Staged {
         program,
@@ -102,10 +102,10 @@ pub(super) fn make(built: &Built, target: &Path) -> Result<Staged> {
 }
 
 /// Puts the list of crates into the program of a stage.
-fn add_section(folder: &Path, bytes: &[u8]) -> Result<()> {
+fn add_section(machine: Machine, folder: &Path, bytes: &[u8]) -> Result<()> {
     let list = folder.join("dep-v0");
     fs::write(&list, bytes)?;
-    let mut add = Command::new("objcopy");
+    let mut add = machine.tool("objcopy");
     add.arg(format!("--add-section=.dep-v0={}", list.display()));
     add.arg("--set-section-flags=.dep-v0=noload,readonly");
     said(add.arg(folder.join("millpond")))?;
@@ -113,7 +113,7 @@ fn add_section(folder: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Stages all but the binary, which is asked for its help.
-pub(super) fn make_texts(binary: &Path, target: &Path) -> Result<Stage> {
+pub(super) fn make_texts(program: (&Path, Machine), target: &Path) -> Result<Stage> {
     let stage = Stage {
         folder: target.join("stage"),
         version: env!("CARGO_PKG_VERSION").to_string(),
@@ -139,7 +139,7 @@ pub(super) fn make_texts(binary: &Path, target: &Path) -> Result<Stage> {
         &folder.join(files::UNITS).join("millpond.service"),
         &of_package(&unit),
     )?;
-    let all = commands::all(binary)?;
+    let all = commands::all(program)?;
     for (name, text) in manual::pages(&all, &date(stage.epoch, "+%Y-%m-%d")?)? {
         write(&folder.join("man").join(name), &text)?;
     }

@@ -31,17 +31,17 @@ pub(super) fn split(built: &Built, staged: &Stage) -> Result<Stage> {
     let name = format!("{rest}.debug");
     let file = symbols.folder.join(&name);
     fs::create_dir_all(&symbols.folder)?;
-    let mut keep = Command::new("objcopy");
+    let mut keep = built.machine.tool("objcopy");
     keep.args(["--only-keep-debug", "--compress-debug-sections=zlib"]);
     said(keep.arg(binary).arg(&file))?;
     let stripped = staged.folder.join("millpond");
-    let mut strip = Command::new("strip");
+    let mut strip = built.machine.tool("strip");
     said(
         strip
             .args(["--strip-unneeded", "-o"])
             .args([&stripped, binary]),
     )?;
-    let mut link = Command::new("objcopy");
+    let mut link = built.machine.tool("objcopy");
     link.arg(format!("--add-gnu-debuglink={}", file.display()));
     said(link.arg(&stripped))?;
     for text in ["license", "debian.changelog"] {
