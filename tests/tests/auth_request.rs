@@ -14,10 +14,15 @@ const CONF: &str = "
         location /told {
             auth_request /ask;
             auth_request_set $who $upstream_http_x_who;
+            auth_request_set $sent $sent_http_x_who,$sent_http_content_length;
             error_page 403 /sorry;
             try_files /a =404;
         }
-        location /sorry { return 200 'sorry $who'; }
+        location /sorry { return 200 'sorry $who $sent'; }
+        location /either {
+            satisfy any; auth_request /ask; auth_basic b; auth_basic_user_file %%DIR%%/www/a;
+            try_files /a =404;
+        }
         location /any {
             satisfy any; deny all; auth_request /ask; try_files /a =404;
         }
@@ -101,8 +106,21 @@ fn variables_are_set_also_for_who_is_refused() -> Result<()> {
         let response = client.get("/told?403")?;
         assert_eq!(
             (response.status, response.text().as_str()),
-            (403, "sorry somebody")
+            (403, "sorry somebody somebody,6")
         );
+        Ok(())
+    })
+}
+
+/// With `satisfy any` a client is told of all the ways in.
+#[test]
+fn challenges_of_several_gates_are_told() -> Result<()> {
+    everywhere(|_, client| {
+        let response = client.get("/either?401")?;
+        let mut challenges = response.headers.all("WWW-Authenticate").collect::<Vec<_>>();
+        challenges.sort_unstable();
+        assert_eq!(response.status, 401);
+        assert_eq!(challenges, ["Basic realm=\"a\"", "Basic realm=\"b\""]);
         Ok(())
     })
 }

@@ -359,6 +359,25 @@ fn a_long_body_that_comes_with_its_head_is_read() -> Result<()> {
     Ok(())
 }
 
+/// RFC 9110 §8.6: the origin is told that there are no bytes, since the client did not say so.
+#[test]
+fn a_body_that_ends_without_a_byte_has_a_length_for_the_origin() -> Result<()> {
+    let origin = Origin::start()?;
+    origin.route("/plain", Answer::new(200));
+    let proxy = start(Kind::Millpond, &origin)?;
+    run(async {
+        let mut connected = connect(&proxy).await?;
+        let mut send = connected.send.clone().ready().await?;
+        let (answer, mut stream) = send.send_request(request("POST", "/plain")?, false)?;
+        stream.send_data(Bytes::new(), true)?;
+        ensure!(answer.await?.status() == 200);
+        let asked = &origin.requests()[0];
+        ensure!(asked.header("Content-Length") == Some("0"), "{asked:?}");
+        ensure!(asked.header("Transfer-Encoding").is_none(), "{asked:?}");
+        Ok(())
+    })
+}
+
 #[test]
 fn a_stream_that_is_reset_ends_its_request_alone() -> Result<()> {
     let origin = Origin::start()?;

@@ -54,6 +54,10 @@ const STATUS_TEXT: &[u8] = b":status";
 /// The name of the pseudo field of a stored encoding.
 const ENCODING_OF: &[u8] = b":encoding-of";
 
+/// Seconds that two readings of one clock may differ by: each worker goes on from its last one for
+/// a moment.
+const CLOCKS_DIFFER: i64 = 2;
+
 /// A stored answer's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredHead {
@@ -217,6 +221,16 @@ impl StoredHead {
     pub fn age(&self, now: i64) -> u64 {
         let kept = u64::try_from(now.saturating_sub(self.stored_at)).unwrap_or(0);
         u64::from(self.initial_age).saturating_add(kept)
+    }
+
+    /// The last second in which the answer is fresh, as far as that is known at `now`: an answer
+    /// that was stored in the future, by a clock that was set back since, has an age that nobody
+    /// knows, and is stale.
+    pub fn fresh_until(&self, now: i64) -> i64 {
+        if self.stored_at > now.saturating_add(CLOCKS_DIFFER) {
+            return i64::MIN;
+        }
+        self.valid_until
     }
 
     /// The name of the site that it belongs to; empty if it has none.

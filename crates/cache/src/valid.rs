@@ -82,7 +82,8 @@ impl FromArgs for ValidTime {
         let time = LineTime::of(args.word(time_at)?)?;
         let statuses = match words.get(..time_at).unwrap_or_default() {
             [] => Some(USUAL.to_vec()),
-            [any] if any.text == "any" => None,
+            // nginx: whatever stands beside it.
+            codes if codes.iter().any(|code| code.text == "any") => None,
             codes => Some(
                 codes
                     .iter()

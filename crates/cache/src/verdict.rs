@@ -6,6 +6,9 @@
 //! now > valid_until ────────────► Stale { while_updating, on_error }
 //! ```
 //!
+//! An answer that was stored in the future is stale: the clock was set back, and its age is not
+//! known.
+//!
 //! Under nginx's rules freshness was fixed when the answer was stored, from X-Accel-Expires,
 //! Cache-Control, Expires or `proxy_cache_valid`. Under RFC 9111 the request has a say, and the
 //! origin's prohibitions stand above the configuration's permissions.
@@ -52,7 +55,8 @@ pub(crate) fn verdict(head: &StoredHead, now: i64, policy: &StalePolicy, rules: 
 
 fn by_rfc(head: &StoredHead, now: i64, policy: &StalePolicy, asked: &RequestRules) -> Verdict {
     let age = head.age(now);
-    let left = head.valid_until.saturating_sub(now).saturating_add(1);
+    let fresh_until = head.fresh_until(now);
+    let left = fresh_until.saturating_sub(now).saturating_add(1);
     let stored = Stored {
         age,
         lifetime: age.saturating_add_signed(left),
@@ -63,7 +67,7 @@ fn by_rfc(head: &StoredHead, now: i64, policy: &StalePolicy, asked: &RequestRule
     };
     // A lifetime cannot be told below zero: what is left may be less than the age.
     let is_stale = left <= 0;
-    let within = |seconds: u32| head.valid_until.saturating_add(i64::from(seconds)) >= now;
+    let within = |seconds: u32| fresh_until.saturating_add(i64::from(seconds)) >= now;
     match reuse(&stored, asked) {
         Reuse::Serve => Verdict::Fresh,
         // RFC 9111 §5.2.1.4: the client itself wants it validated.
@@ -89,10 +93,11 @@ fn is_immutable(head: &StoredHead) -> bool {
 
 fn by_nginx(head: &StoredHead, now: i64, policy: &StalePolicy) -> Verdict {
     // nginx: an entry is stale once its time is over, to the second.
-    if now <= head.valid_until {
+    let fresh_until = head.fresh_until(now);
+    if now <= fresh_until {
         return Verdict::Fresh;
     }
-    let within = |seconds: u32| head.valid_until.saturating_add(i64::from(seconds)) >= now;
+    let within = |seconds: u32| fresh_until.saturating_add(i64::from(seconds)) >= now;
     Verdict::Stale(StaleRules {
         // RFC 5861 §3: stale-while-revalidate.
         while_updating: policy.allows(StaleCause::Updating) || within(head.stale_updating),
@@ -173,6 +178,32 @@ mod tests {
                 expected,
                 "{now}"
             );
+        }
+    }
+
+    /// RFC 9111 §4.2: freshness ends; a clock that was set back does not make it longer.
+    #[test]
+    fn what_was_stored_in_the_future_is_stale() {
+        let mut head = StoredHead::new(200, FieldsWriter::default());
+        head.stored_at = 10_000;
+        head.valid_until = 10_100;
+        head.stale_updating = 50;
+        let policy = StalePolicy {
+            causes: Flags::empty(),
+        };
+        for rules in [Rules::Nginx, Rules::Rfc9111(RequestRules::default())] {
+            for (now, is_fresh) in [
+                (9_000, false),
+                (9_997, false),
+                (9_999, true),
+                (10_100, true),
+            ] {
+                let verdict = verdict(&head, now, &policy, &rules);
+                assert_eq!(verdict == Verdict::Fresh, is_fresh, "{now}");
+                if let Verdict::Stale(rules) = verdict {
+                    assert!(!rules.while_updating);
+                }
+            }
         }
     }
 

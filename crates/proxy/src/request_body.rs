@@ -148,7 +148,6 @@ impl Sink {
                 len: self.len,
                 _temp: temp,
             })),
-            None if self.memory.is_empty() => RequestBody::None,
             None => RequestBody::Memory(self.memory.freeze()),
         }
     }

@@ -352,14 +352,28 @@ pub fn is_same_selection(stored: &Selected<'_>, told: &Selected<'_>) -> bool {
         && (told.length.is_none() || told.length == stored.length)
 }
 
-/// RFC 9111 §4.3.4: whether a 304 with an entity tag can be about a stored response with another.
+/// Validators of a response (RFC 9110 §8.8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Validators<'a> {
+    /// ETag.
+    pub etag: Option<&'a [u8]>,
+    /// Last-Modified.
+    pub last_modified: Option<&'a [u8]>,
+}
+
+/// RFC 9111 §4.3.4: whether a 304 with validators can be about a stored response with others.
 ///
 /// Tags are compared weakly: servers that compress weaken the tag of what they send, not that of a
-/// 304. Where one of the two has none, nothing speaks against it.
+/// 304. Times count where neither has a tag. Where one of the two has none, nothing speaks against
+/// it.
 #[must_use]
-pub fn may_freshen(stored: Option<&[u8]>, told: Option<&[u8]>) -> bool {
-    match (stored, told) {
+pub fn may_freshen(stored: Validators<'_>, told: Validators<'_>) -> bool {
+    match (stored.etag, told.etag) {
         (Some(stored), Some(told)) => without_weakness(stored) == without_weakness(told),
+        (None, None) => match (stored.last_modified, told.last_modified) {
+            (Some(stored), Some(told)) => stored == told,
+            _ => true,
+        },
         _ => true,
     }
 }
@@ -700,10 +714,27 @@ mod tests {
             (None, Some("\"1\""), true),
             (None, None, true),
         ];
+        let of = |etag: Option<&'static str>, last_modified: Option<&'static str>| Validators {
+            etag: etag.map(str::as_bytes),
+            last_modified: last_modified.map(str::as_bytes),
+        };
         for (stored, told, expected) in cases {
-            let told_bytes = told.map(str::as_bytes);
-            let may = may_freshen(stored.map(str::as_bytes), told_bytes);
+            let may = may_freshen(of(stored, Some("then")), of(told, Some("then")));
             assert_eq!(may, expected, "{stored:?} {told:?}");
+        }
+        for (stored, told, expected) in [
+            (of(None, Some("then")), of(None, Some("now")), false),
+            (of(None, Some("then")), of(None, None), true),
+            (of(None, None), of(None, Some("now")), true),
+            // A tag is the better witness.
+            (
+                of(Some("\"1\""), Some("then")),
+                of(Some("\"1\""), Some("now")),
+                true,
+            ),
+            (of(Some("\"1\""), Some("then")), of(None, Some("now")), true),
+        ] {
+            assert_eq!(may_freshen(stored, told), expected, "{stored:?} {told:?}");
         }
     }
 

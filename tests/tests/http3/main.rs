@@ -116,6 +116,33 @@ fn large_bodies_come_whole_both_ways() -> Result<()> {
     Ok(())
 }
 
+/// RFC 9114 §4.1.2: also where the body is nobody's business.
+#[test]
+fn a_length_that_lies_is_refused() -> Result<()> {
+    let (origin, identity) = (Origin::start()?, identity()?);
+    let proxy = proxy(&origin, &identity).start()?;
+    // On one thread head and end of a request go out together, so that no answer comes before.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut client = connect(proxy.port(), &identity).await?;
+        for (length, body, status) in [("5", "", 400), ("2", "abc", 400), ("3", "abc", 200)] {
+            let mut lying = request("POST", "/told")?;
+            lying
+                .headers_mut()
+                .insert("content-length", length.parse()?);
+            let answer = ask(&mut client.send, lying, &[Bytes::from(body)]).await?;
+            ensure!(
+                answer.head.status() == status,
+                "{length}: {}",
+                answer.head.status()
+            );
+        }
+        Ok(())
+    })
+}
+
 #[test]
 fn trailers_of_origins_end_the_answer() -> Result<()> {
     let (origin, identity) = (Origin::start()?, identity()?);

@@ -8,7 +8,7 @@
 //!
 //! A standard library of Rust belongs to one compiler, and `rustup` is not everywhere; Debian has
 //! both, for all its kinds of machine, in packages that can be unpacked beside everything else. The
-//! compiler is another one than that of this machine, so its results stand in a folder of their own.
+//! compiler is not that of this machine, so its results stand in a folder of their own.
 //!
 //! qemu runs a program for arm64 where one has to be run: to ask it for its help, and to check it.
 
@@ -151,9 +151,10 @@ pub(super) fn libraries(program: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
             }
         }
     }
-    let places = found.iter();
-    let places = places.map(|name| (library(name), Path::new("lib").join(name)));
-    Ok(places.collect())
+    let names = found.iter();
+    Ok(names
+        .map(|name| (library(name), Path::new("lib").join(name)))
+        .collect())
 }
 
 fn library(name: &str) -> PathBuf {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_semantics::date::format_http_date;
-use millpond_semantics::reuse;
+use millpond_semantics::reuse::{self, Validators};
 use millpond_store::Key;
 use tokio::time::Instant;
 
@@ -72,7 +72,7 @@ impl Stale {
     /// True when the origin forbids to serve it without its word (RFC 9111 §4.2.4).
     fn is_bound(&self, walk: &Walk, now: i64) -> bool {
         let head = &self.found.head;
-        let is_stale = head.bounds.must_validate || now > head.valid_until;
+        let is_stale = head.bounds.must_validate || now > head.fresh_until(now);
         walk.rules.is_rfc() && is_stale && head.bounds.never_stale
     }
 
@@ -450,8 +450,20 @@ fn is_unchanged(walk: &Walk, stale: &Stale, status: u16) -> bool {
 
 /// RFC 9111 §4.3.4: a 304 that names another version must not update the stored answer.
 fn is_about<F: Fetched>(walk: &Walk, found: &FoundEntry, fetched: &F) -> bool {
-    let (stored, told) = (found.head.field(b"etag"), field(fetched, b"etag"));
-    !walk.rules.is_rfc() || reuse::may_freshen(stored.as_deref(), told.as_deref())
+    if !walk.rules.is_rfc() {
+        return true;
+    }
+    let names: [&[u8]; 2] = [b"etag", b"last-modified"];
+    let stored = names.map(|name| found.head.field(name));
+    let told = names.map(|name| field(fetched, name));
+    reuse::may_freshen(validators(&stored), validators(&told))
+}
+
+fn validators([etag, last_modified]: &[Option<Bytes>; 2]) -> Validators<'_> {
+    Validators {
+        etag: etag.as_deref(),
+        last_modified: last_modified.as_deref(),
+    }
 }
 
 /// A writer for an answer with this head, which is set.

@@ -395,7 +395,7 @@ fn not_found<X: Exchange>(x: &mut X, walk: &Walk, key: Key) -> Result<(), X::Fai
 /// Serves a stale entry to a request that may have nothing else, unless the origin forbids that.
 fn only_stored<X: Exchange>(x: &mut X, stale: Stale) -> Result<Step<X>, X::Failure> {
     let head = &stale.found.head;
-    let is_stale = x.now() > head.valid_until;
+    let is_stale = x.now() > head.fresh_until(x.now());
     let is_forbidden = head.bounds.must_validate || (is_stale && head.bounds.never_stale);
     if is_forbidden || stale.rules.is_unconfirmed {
         x.note(Note::Because(Reason::CachedOnly));
@@ -477,7 +477,7 @@ fn why_missing(walk: &Walk, key: Key) -> Forward {
 
 /// RFC 9211 §2.2: a fresh answer that is not served is one that the request does not want.
 fn why_not_served(now: i64, found: &FoundEntry) -> Forward {
-    if now <= found.head.valid_until && !found.head.bounds.must_validate {
+    if now <= found.head.fresh_until(now) && !found.head.bounds.must_validate {
         Forward::Request
     } else {
         Forward::Stale
@@ -485,7 +485,7 @@ fn why_not_served(now: i64, found: &FoundEntry) -> Forward {
 }
 
 fn why_served(now: i64, found: &FoundEntry) -> Reason {
-    if now <= found.head.valid_until {
+    if now <= found.head.fresh_until(now) {
         Reason::Fresh
     } else {
         Reason::MaxStale

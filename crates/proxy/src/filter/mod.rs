@@ -110,6 +110,14 @@ impl Part for Texts {
 #[derive(Clone, Copy, Debug)]
 pub struct HeadHook(pub fn(&mut Request, &mut Response));
 
+/// Lets the location's hook look at the head of an answer that goes through no filter.
+pub(crate) fn look_at_head(req: &mut Request, response: &mut Response) {
+    let location = Arc::clone(&req.location);
+    if let Some(HeadHook(look)) = location.parts.get() {
+        look(req, response);
+    }
+}
+
 impl Part for HeadHook {
     const PLACE: Place = Place::HeadHook;
 }

@@ -15,6 +15,7 @@ use millpond_system::log::error::Level;
 use millpond_wire::header::Known;
 
 use super::auth_basic::Checked;
+use crate::filter;
 use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
 use crate::request::Request;
@@ -74,8 +75,11 @@ pub async fn check(req: &mut Request) -> Result<Checked, Failure> {
     };
     let sub = req.subrequest(target, Kind::Asked);
     let sub = sub.ok_or_else(|| Failure::Internal("no authorization is possible".to_owned()))?;
-    let (mut sub, response) = subrequest::answer(sub).await;
+    let (mut sub, mut response) = subrequest::answer(sub).await;
+    filter::look_at_head(&mut sub, &mut response);
     sub.sent.status = response.status;
+    sub.sent.length = response.length;
+    sub.sent.fields = response.fields.clone();
     for set in &policy.sets {
         let value = sub.eval(&set.value);
         set.variable.assign(req, value);
@@ -103,11 +107,11 @@ fn decide(req: &mut Request, sub: &Request, response: &Response) -> Result<Check
     }
 }
 
-/// nginx: the client learns how it may prove who it is, also where that field is hidden.
+/// nginx: the client learns how it may prove who it is, also where that field is hidden, and beside
+/// what another gate has said of it.
 fn keep_challenges(req: &mut Request, sub: &Request, response: &Response) {
     let is_challenge =
         |field: &&millpond_wire::header::Field| field.known == Known::WwwAuthenticate;
-    req.answer_fields.remove(Known::WwwAuthenticate);
     if response.fields.contains(Known::WwwAuthenticate) {
         let challenges = response.fields.iter().filter(is_challenge);
         req.answer_fields.extend(challenges.cloned());

@@ -352,7 +352,7 @@ fn set_flags(
     for rule in rules {
         let is_match = match &rule.cookie {
             None => return false,
-            Some(Matcher::Regex(regex)) => regex.is_match_for(req, name),
+            Some(Matcher::Regex(regex)) => regex.capture_from(req, Bytes::copy_from_slice(name)),
             Some(Matcher::Text(text)) => req.eval(text).eq_ignore_ascii_case(name),
         };
         if !is_match {

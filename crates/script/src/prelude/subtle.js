@@ -94,9 +94,9 @@ function usagesOf(given) {
     return USAGES.filter((usage) => given.includes(usage));
 }
 
-// Bytes that a script gives, on their way out of it.
+// Bytes that a script gives, on their way out of it; njs takes those of strings, too.
 function dataOf(value, name) {
-    const view = typeof value === 'string' ? undefined : own.view(value);
+    const view = own.view(value);
     if (view === undefined) {
         throw new TypeError(`"${name}" is not a Buffer-like object`);
     }

@@ -394,7 +394,7 @@ fn keys_do_what_they_are_for_and_nothing_else() {
             "unknown key format: \"pem\"",
         ),
         (
-            "s.importKey('raw', 'text', 'HKDF', true, [])",
+            "s.importKey('raw', 7, 'HKDF', true, [])",
             "is not a Buffer-like object",
         ),
         (

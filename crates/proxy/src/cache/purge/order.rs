@@ -125,8 +125,10 @@ impl Order {
         }
     }
 
-    /// Reads what is asked for by name: `what` is the key, host or site.
+    /// Reads what is asked for by name: `what` is the key, host or site. An empty name is an error,
+    /// not the begin of all keys: it is what is left of one that a script did not fill in.
     pub fn named(what: Bytes, field: Field<'_>) -> Result<Order, Refused> {
+        let is_empty = what.is_empty();
         let own = Own {
             key: what.clone(),
             scope: Scope::Key,
@@ -134,7 +136,13 @@ impl Order {
             site: what,
             wider: Wider::ALL.to_vec(),
         };
-        Order::read(own, field)
+        let order = Order::read(own, field)?;
+        let is_named = matches!(order.target, Target::Tags(_) | Target::All) || !is_empty;
+        if is_named {
+            Ok(order)
+        } else {
+            Err(Refused::Unclear(format!("no {} is named", order.kind())))
+        }
     }
 
     /// Kind of the order's target, in a word.
@@ -258,6 +266,20 @@ mod tests {
                 .map(|(_, value)| Bytes::from_static(value.as_bytes()))
                 .collect()
         })
+    }
+
+    #[test]
+    fn a_name_is_not_empty() {
+        for kind in ["exact", "prefix", "wildcard", "host", "site", "all"] {
+            let field = |name: &[u8]| match name {
+                b"purge-type" => vec![Bytes::from_static(kind.as_bytes())],
+                _ => Vec::new(),
+            };
+            let named =
+                |what: &'static str| Order::named(Bytes::from_static(what.as_bytes()), &field);
+            assert_eq!(named("").is_ok(), kind == "all", "{kind}");
+            assert!(named("*").is_ok(), "{kind}");
+        }
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl Engine for Connection {
             // RFC 8441 §5.
             Broken::Torn => Code::CANCEL,
         };
-        self.reset(id, code);
+        self.break_off(id, code);
     }
 
     fn release(&mut self, id: u32) {

@@ -66,7 +66,11 @@ impl<E: Engine> Exchanges<E> {
             lanes: Rc::clone(lanes),
             id: lane.id,
         };
-        let exchange = Box::pin(exchange(open, Arc::clone(listen), begun));
+        let exchange = Box::pin(exchange(
+            (open, Rc::clone(&lane)),
+            Arc::clone(listen),
+            begun,
+        ));
         self.fresh.push(Fresh { lane, exchange });
     }
 
@@ -120,8 +124,17 @@ impl<E: Engine> Drop for Open<E> {
     }
 }
 
-async fn exchange<E: Engine>(open: Open<E>, listen: Arc<Listen>, begun: Begun) {
+async fn exchange<E: Engine>(
+    (open, lane): (Open<E>, Rc<Lane<E>>),
+    listen: Arc<Listen>,
+    begun: Begun,
+) {
     let Begun { client, came, body } = begun;
+    // Also where nobody would read the body: the request is malformed as a whole (RFC 9114 §4.1.2).
+    let body = body.and_then(|body| match lane.fault() {
+        Some(fault) => Err(Refusal::from((400, format!("client sent {fault}")))),
+        None => Ok(body),
+    });
     let served = match body {
         Ok(body) => serve::serve(client, &listen, came, body).await,
         Err(refusal) => Box::pin(serve::refuse(client, &listen, came, refusal)).await,

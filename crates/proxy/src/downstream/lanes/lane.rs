@@ -147,6 +147,14 @@ impl<E: Engine> Lane<E> {
         self.wake();
     }
 
+    /// The fault of a body that is none, if that is known already.
+    pub(super) fn fault(&self) -> Option<E::Fault> {
+        match self.state.borrow().rest {
+            Rest::Malformed(fault) => Some(fault),
+            Rest::Open | Rest::Ended => None,
+        }
+    }
+
     /// True when nothing is left but to send what was made.
     pub(super) fn has_ended(&self) -> bool {
         self.state.borrow().has_ended

@@ -269,6 +269,19 @@ impl Connection {
         self.schedule(id);
     }
 
+    /// Breaks a body off: what waits of it goes out before the reset, as far as the windows let it.
+    pub fn break_off(&mut self, id: u32, code: Code) {
+        while self.send.room() > 0
+            && let Some(stream) = self.streams.get(id)
+            && stream.queued > 0
+            && stream.may_send()
+        {
+            self.unschedule(id);
+            self.send_turn(id);
+        }
+        self.reset(id, code);
+    }
+
     /// True if all of a message that was ended is written, or the stream is gone.
     #[must_use]
     pub fn is_sent(&self, id: u32) -> bool {

@@ -199,6 +199,40 @@ fn a_body_waits_for_the_window_of_streams_to_be_known() {
     assert_eq!((frames[0].stream, frames[0].number()), (5, 90));
 }
 
+/// The begin of a body that breaks is the client's, as far as it has said that it takes more.
+#[test]
+fn a_body_that_breaks_off_is_sent_as_far_as_it_came() {
+    let config = Config {
+        send_buffer: 1 << 20,
+        ..Config::default()
+    };
+    for (len, sent) in [(10, 10), (50_000, 50_000), (70_000, 65_535)] {
+        let mut played = Played::server(config);
+        played.ask(1, End::WithHead);
+        played.events();
+        played.connection.send_answer(1, (200, End::Later), |_| {});
+        played.connection.push(1, vec![b'x'; len].into());
+        played.connection.break_off(1, Code::INTERNAL_ERROR);
+        let frames = played.frames();
+        let data: usize = frames
+            .iter()
+            .filter(|frame| frame.kind == Kind::Data)
+            .map(|frame| frame.payload.len())
+            .sum();
+        assert_eq!(data, sent, "of {len}");
+        let last = frames.last().unwrap();
+        assert_eq!(
+            (last.kind, last.code()),
+            (Kind::RstStream, Code::INTERNAL_ERROR)
+        );
+        assert!(
+            frames
+                .iter()
+                .all(|frame| frame.kind == Kind::RstStream || frame.flags & 1 == 0)
+        );
+    }
+}
+
 /// Bytes that are consumed are room again, at both levels; those of a stream that is gone as well.
 #[test]
 fn room_comes_back_when_bytes_are_consumed_or_the_stream_is_released() {
