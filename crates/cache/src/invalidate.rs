@@ -19,5 +19,6 @@ impl CacheZone {
         // First the fills: one that ends in between stores nothing any more.
         self.purges.outdate(&key.text);
         self.store.remove(&key.key);
+        self.copies.withdraw(&key.text);
     }
 }

@@ -21,6 +21,7 @@ use millpond_store::{
 };
 
 use crate::admit::Uses;
+use crate::copies::Copies;
 use crate::encoding::{Dictionaries, Encodings};
 use crate::fill::Fills;
 use crate::hit_for_pass::Unstorable;
@@ -33,6 +34,7 @@ use crate::refresh_backoff::Backoffs;
 use crate::rule_counts::RuleCounts;
 use crate::shared_head::SharedHead;
 use crate::slice::table::Slices;
+use crate::tier_path::{TierParameters, TierPath};
 use crate::unstored::LastUnstored;
 use crate::variant::{RequestFields, Siblings, VariantKey};
 use crate::watch::Watch;
@@ -73,6 +75,8 @@ pub struct ZonePath {
     pub scrub: Option<Duration>,
     /// Name of the fleet whose purges hold in the zone.
     pub fleet: Option<String>,
+    /// Second tier.
+    pub tier: Option<TierPath>,
 }
 
 /// The least time between two scrubs (arbitrary; only a test wants them so often).
@@ -113,6 +117,7 @@ impl ZonePath {
             admission: Admission::Trial,
             scrub: None,
             fleet: None,
+            tier: None,
         }
     }
 
@@ -132,7 +137,9 @@ impl FromArgs for ZonePath {
     const SYNTAX: &'static str = "path keys_zone=name:size [levels=…] [inactive=time] [max_size=size] \
                                   [min_free=size] [memory=size] [disk=path[:weight]] \
                                   [admission=trial|all|second-hit] [scrub=time|off] \
-                                  [fleet=name] …";
+                                  [fleet=name [tier=url [tier_endpoint=url] [tier_region=name] \
+                                  [tier_min_hits=number] [tier_min_size=size] \
+                                  [tier_min_ttl=time] [tier_queue=size] [tier_timeout=time]]] …";
 
     fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
         let words = args.at_least(2)?;
@@ -140,12 +147,18 @@ impl FromArgs for ZonePath {
             return Err(ArgError::Count);
         };
         let mut zone = ZonePath::new("", &args.cx.prefix.join(&path.text));
+        let mut tier = TierParameters::default();
         for word in parameters {
-            apply_parameter(&mut zone, word).map_err(ArgError::other)?;
+            match tier.take(&word.text) {
+                Some(taken) => taken.map_err(ArgError::other)?,
+                None => apply_parameter(&mut zone, word).map_err(ArgError::other)?,
+            }
         }
         if zone.name.is_empty() {
             return Err(ArgError::other("it must have the \"keys_zone\" parameter"));
         }
+        let fleet = zone.fleet.as_deref();
+        zone.tier = tier.settle(fleet).map_err(ArgError::other)?;
         if zone.disks.len() >= MAX_DISKS {
             let message = format!("a zone has at most {MAX_DISKS} disks, its path included");
             return Err(ArgError::other(message));
@@ -278,6 +291,8 @@ pub struct CacheZone {
     pub dictionaries: Dictionaries,
     /// Requests that a rule beyond ordinary caching has decided.
     pub rule_counts: Arc<RuleCounts>,
+    /// Entries that are worth a copy outside of the zone.
+    pub copies: Copies,
     errors: Mutex<HashMap<Key, RememberedError>>,
     /// Seeds that were given; each is hashed under keys that the system's random source gave.
     seeds: AtomicU64,
@@ -387,6 +402,7 @@ impl CacheZone {
             encodings: Encodings::default(),
             dictionaries: Dictionaries::default(),
             rule_counts: Arc::default(),
+            copies: Copies::default(),
             unstored,
             errors: Mutex::default(),
             seeds: AtomicU64::new(0),

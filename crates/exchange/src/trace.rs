@@ -163,6 +163,30 @@ pub struct UpstreamTrace {
     pub freshness: Option<Freshness>,
     /// Number of times that the entry that answers was found, if anybody wants to know.
     pub hits: Option<u64>,
+    /// Outcome of a question to the second tier of the zone.
+    pub tier: Option<TierWord>,
+}
+
+/// Outcome of a question to a second tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TierWord {
+    /// There was a copy.
+    Hit,
+    /// There was none that may be used.
+    Miss,
+    /// The tier has failed.
+    Fault,
+}
+
+impl TierWord {
+    /// The outcome in a word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TierWord::Hit => "hit",
+            TierWord::Miss => "miss",
+            TierWord::Fault => "fault",
+        }
+    }
 }
 
 /// Attempts that a trace keeps the memory for: what the first of a list takes.

@@ -30,6 +30,7 @@
 //! - `nats`: the log in NATS JetStream
 //! - `session`: from opening the log until it fails
 //! - `held`: zones of a cache as the machine sees them
+//! - `ledger`: the last purge of each target, for what lies outside of the nodes
 //! - `owner`: the member that a key belongs to
 //! - `peers`: the members that live, and who asks whom
 //! - `share`: the part of a limit that a node has
@@ -45,6 +46,7 @@ pub mod fleets;
 pub mod follower;
 pub mod gap;
 mod held;
+pub mod ledger;
 pub mod log;
 pub mod nats;
 pub mod node;

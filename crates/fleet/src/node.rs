@@ -33,7 +33,7 @@ use millpond_system::chance;
 use millpond_system::clock;
 use millpond_system::log::error::{self, Level};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::ask::{Catalogue, Lists, Piece, Question};
@@ -41,6 +41,7 @@ use crate::entry::{Entry, Purge, Run};
 use crate::follower::{Follower, Member};
 use crate::gap::Gap;
 use crate::held::mixed;
+use crate::ledger::{self, Ledgers};
 use crate::log::{FleetLog, LogError};
 use crate::nats::{NatsConf, NatsLog};
 use crate::peers::{LIVE_MS, Peers, PeersConf};
@@ -166,6 +167,9 @@ struct Core {
     /// Counters that are told to the fleet, and lists.
     sources: Sources,
     summing: Semaphore,
+    ledgers: Ledgers,
+    /// Told when the first zone has a ledger.
+    has_ledgers: Notify,
     publishing: Arc<Semaphore>,
     purges: AtomicU64,
     acknowledged: AtomicU64,
@@ -229,6 +233,8 @@ impl Node {
             log: Mutex::default(),
             view: Mutex::default(),
             changes: watch::Sender::default(),
+            ledgers: Ledgers::default(),
+            has_ledgers: Notify::new(),
             publishing: Arc::new(Semaphore::new(PUBLISHING_MAX)),
             purges: AtomicU64::new(0),
             acknowledged: AtomicU64::new(0),
@@ -255,6 +261,7 @@ impl Node {
                         () = watch_lag(&tending) => {}
                         () = tell_tallies(&tending) => {}
                         () = answer_questions(&tending) => {}
+                        () = keep_ledgers(&tending) => {}
                         _ = over => {}
                     }
                 });
@@ -316,6 +323,17 @@ impl Node {
             let _ = tell.send(core.ask(&to, &question).await);
         });
         told.recv().unwrap_or_else(|_| Err(LEAVING.to_owned()))
+    }
+
+    /// The ledgers of zones that have copies outside.
+    pub fn ledgers(&self) -> &Ledgers {
+        &self.core.ledgers
+    }
+
+    /// A zone has a ledger from now on.
+    pub fn keep_ledger(&self, zone: &CacheZone) {
+        self.core.ledgers.add(&zone.name, *zone.keys());
+        self.core.has_ledgers.notify_one();
     }
 
     /// Waits until all that the log has up to a position of a zone is in force in it; the position
@@ -639,6 +657,22 @@ async fn answer_questions(core: &Core) {
             // Who asked asks no more without an answer.
             let _ = log.reply(reply, piece.encode(secret, &question)).await;
         }
+    }
+}
+
+/// Reads the log into the ledgers of zones, where there are any; its failures are those that who
+/// follows it tells of.
+async fn keep_ledgers(core: &Core) {
+    loop {
+        while core.ledgers.is_empty() {
+            core.has_ledgers.notified().await;
+        }
+        let log = lock(&core.log).clone();
+        if let Some(log) = log {
+            let _failed = ledger::read(&log, &core.ledgers).await;
+            core.ledgers.forget();
+        }
+        clock::pause(TRY_EVERY).await;
     }
 }
 

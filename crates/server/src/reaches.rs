@@ -11,6 +11,7 @@
 
 use std::path::{Path, PathBuf};
 
+use millpond_cache::tier_path::Scheme;
 use millpond_conf::source::{Source, Sources};
 use millpond_conf::tree::{Statement, Tree};
 use millpond_exchange::settings::Conf;
@@ -200,6 +201,11 @@ impl Reaches<'_> {
         let declared = &conf.declared;
         let zones = declared.zones.iter().flat_map(|zone| zone.paths());
         zones.for_each(|path| self.add(path.to_owned(), Right::Write, "proxy_cache_path"));
+        let tiers = declared.zones.iter().filter_map(|zone| zone.tier.as_ref());
+        for tier in tiers.filter(|tier| tier.scheme == Scheme::File) {
+            let folder = PathBuf::from(&tier.bucket);
+            self.add(folder, Right::Write, "proxy_cache_path");
+        }
         for path in declared.temp_folders.paths() {
             self.add(path.clone(), Right::Write, "client_body_temp_path");
         }

@@ -40,7 +40,7 @@ use millpond_fleet::node::Sources;
 use millpond_otlp::Exporters;
 use millpond_otlp::exporter::FLUSH_MAX;
 use millpond_proxy::cache::zones::Registry;
-use millpond_proxy::cache::{fleet, sweep, zones};
+use millpond_proxy::cache::{fleet, sweep, tier, zones};
 use millpond_proxy::downstream::quic::Directory;
 use millpond_proxy::handler::limit_zone::{self, LimitZones};
 #[cfg(feature = "script")]
@@ -55,6 +55,7 @@ use millpond_system::log::file;
 use millpond_system::shutdown::{Signal, Signals};
 use millpond_system::supervisor::Supervisor;
 use millpond_system::temp_file::FolderError;
+use millpond_tier::Tiers;
 use tokio::task::AbortHandle;
 
 use crate::control::warm::Jobs;
@@ -286,7 +287,8 @@ impl Server {
         Ok(())
     }
 
-    /// Has the zones and limits of the configuration follow the logs of their fleets.
+    /// Has the zones and limits of the configuration follow the logs of their fleets, and its
+    /// zones use their tiers.
     fn follow_fleets(&self) {
         let fleets = self.shared.guests.of::<Fleets>();
         let limits = self.conf.parts.of::<LimitZones>();
@@ -296,6 +298,13 @@ impl Server {
             catalogue: Some(self.control.catalogue()),
         });
         fleets.serve(fleet::plan(&self.conf, |name| limits.are_split_in(name)));
+        let tiers = self.shared.guests.of::<Tiers>();
+        tiers.serve(tier::plan(&self.conf), &fleets);
+    }
+
+    fn leave_fleets(&self) {
+        self.shared.guests.of::<Tiers>().stop();
+        self.shared.guests.of::<Fleets>().stop();
     }
 
     /// Has the certificates of the configuration ordered, once authorities can ask for them.
@@ -366,7 +375,7 @@ impl Server {
         process.supervisor.tell_stopping();
         self.let_go();
         self.wait_for_end(&mut signals).await;
-        self.shared.guests.of::<Fleets>().stop();
+        self.leave_fleets();
         telemetry::send_metrics(&self.conf, &self.shared);
         let exporters: Arc<Exporters> = self.shared.guests.of();
         exporters.finish(FLUSH_MAX);
@@ -567,7 +576,7 @@ impl Server {
         self.stop_jobs();
         // The successor orders from here on; without a plan nothing has to be started.
         let _ = self.shared.tender.serve(Vec::new());
-        self.shared.guests.of::<Fleets>().stop();
+        self.leave_fleets();
         self.control.pause();
         self.stop_notes();
         Registry::of(&self.shared).lend();

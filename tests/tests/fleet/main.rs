@@ -14,6 +14,8 @@ mod limits;
 mod lines;
 mod peers;
 mod sites;
+mod store;
+mod tier;
 
 use anyhow::{Context, Result};
 use kit::{MAX_LAG, Nats, Node, Relay, WAIT, node, page};

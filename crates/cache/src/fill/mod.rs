@@ -115,7 +115,7 @@ impl Streaming {
 }
 
 /// True if a body with this head can be had in parts.
-pub(crate) fn can_resume(head: &StoredHead, length: Option<u64>) -> bool {
+pub fn can_resume(head: &StoredHead, length: Option<u64>) -> bool {
     let ranges = head.field(b"accept-ranges");
     let is_known = || Validator::of_head(head, Trust::Validated).is_some();
     head.status == 200 && length.is_some() && has_ranges(ranges.as_deref()) && is_known()

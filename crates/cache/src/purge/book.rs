@@ -163,9 +163,11 @@ pub struct Subject<'a> {
 
 /// The rules in force.
 #[derive(Clone, Debug)]
-struct Rules {
+pub(super) struct Rules {
     /// Makes the keys of texts.
     maker: Keys,
+    /// Rules that it may have, each tag counted.
+    limit: usize,
     all: Mark,
     keys: HashMap<Key, Mark>,
     tags: HashMap<Bytes, Mark>,
@@ -178,9 +180,11 @@ struct Rules {
 }
 
 impl Rules {
-    fn new(maker: Keys) -> Self {
+    /// No rules, and room for so many.
+    pub(super) fn new(maker: Keys, limit: usize) -> Self {
         Rules {
             maker,
+            limit,
             all: Mark::default(),
             keys: HashMap::new(),
             tags: HashMap::new(),
@@ -191,7 +195,7 @@ impl Rules {
         }
     }
 
-    fn add(&mut self, rule: &Rule) {
+    pub(super) fn add(&mut self, rule: &Rule) {
         let mark = Mark::of(rule);
         self.take_position(rule.position);
         match &rule.matter {
@@ -216,7 +220,7 @@ impl Rules {
         if self.wildcards.len() > WILDCARDS_MAX {
             self.fold_wildcards();
         }
-        while self.count() > RULES_MAX {
+        while self.count() > self.limit {
             self.fold();
         }
     }
@@ -239,6 +243,11 @@ impl Rules {
             }
         }
         self.prefixes.entry(text.clone()).or_default().join(mark);
+    }
+
+    /// Judges an entry.
+    pub(super) fn judge(&self, subject: &Subject<'_>) -> Judged {
+        self.mark_of(subject).judge(subject.serial)
     }
 
     fn mark_of(&self, subject: &Subject<'_>) -> Mark {
@@ -291,7 +300,7 @@ impl Rules {
         }
     }
 
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.keys.len() + self.tags.len() + self.prefixes.len() + self.wildcards.len()
     }
 
@@ -459,7 +468,7 @@ impl PurgeBook {
     pub fn new(keys: Keys) -> Self {
         PurgeBook {
             newest: AtomicU64::new(0),
-            rules: RwLock::new(Rules::new(keys)),
+            rules: RwLock::new(Rules::new(keys, RULES_MAX)),
             orders: Gather::default(),
             running: Mutex::default(),
             lag: Lag::default(),
@@ -528,7 +537,7 @@ impl PurgeBook {
             return Judged::Untouched;
         }
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
-        rules.mark_of(subject).judge(subject.serial)
+        rules.judge(subject)
     }
 
     /// The rules in force that are about an entry, whatever its serial.
@@ -631,6 +640,16 @@ impl PurgeBook {
     pub fn position(&self) -> Option<Position> {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         rules.position
+    }
+
+    /// Position up to which no purge is about an entry that is younger than its fill; none where
+    /// one is, or no log is followed. It holds for an entry that is found after this was asked:
+    /// what a rule is about that has retired is not found.
+    pub fn position_untouched(&self, subject: &Subject<'_>) -> Option<Position> {
+        // Not `newest`: rules are in force, and their position is noted, before it says so.
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        let is_untouched = rules.judge(subject) == Judged::Untouched;
+        rules.position.filter(|_| is_untouched)
     }
 
     /// Puts rules in force, in their order; all or none. The caller has the lead.

@@ -14,6 +14,7 @@
 //! - `book`: the rules and the judgement
 //! - `rule`: one rule, in memory and in the journal
 //! - `gather`: writing down together what many threads purge
+//! - `ledger`: the last purge of each target in the log of a fleet
 //! - `position`: up to where the log of a fleet was taken
 //! - `running`: fills that began before a purge
 //!
@@ -27,6 +28,7 @@
 pub mod apart;
 pub(crate) mod book;
 mod gather;
+pub mod ledger;
 pub mod position;
 pub mod recent;
 pub(crate) mod rule;

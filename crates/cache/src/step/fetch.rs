@@ -235,6 +235,7 @@ impl Fetch {
             purpose: Purpose::Fill,
             label: Some(self.status),
             range: asked.map(Asked::field),
+            missing: (asked.is_none() && self.is_miss()).then(|| walk.key.text.clone()),
             ..Ask::default()
         };
         let Some(stale) = &self.stale else { return ask };
@@ -247,6 +248,11 @@ impl Fetch {
                 .map(|time| Bytes::copy_from_slice(&format_http_date(time)));
         }
         ask
+    }
+
+    /// True if nothing is stored, not even what is stale, and it was looked for.
+    fn is_miss(&self) -> bool {
+        self.stale.is_none() && self.status == CacheStatus::Miss
     }
 
     fn failed<X: Exchange>(

@@ -35,8 +35,9 @@ use millpond_wire::header::Known;
 use millpond_wire::http1::{Method, encode};
 
 use super::no_vary_search::{self, MadeBy};
-use super::peers::ask::{self as peers, Given};
+use super::peers::ask::{self as peers, Answered, Given};
 use super::ruling::RulingHook;
+use super::tier::{self, CopyTags, Missing};
 use super::{groups, purge, vary_as};
 use crate::content::error_pages;
 use crate::log::request_error;
@@ -138,6 +139,7 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
                     fetched,
                     fresh_left,
                     is_left_to_owner,
+                    stored_at,
                 }) => {
                     fill.iter()
                         .for_each(|fill| fill.answered(fetched.head.status));
@@ -153,6 +155,7 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
                         fetched,
                         fresh_left,
                         is_left_to_owner,
+                        stored_at,
                         is_unbuffered,
                         pace: rate.map(buffer::Pace::new).map(Box::new),
                         fill,
@@ -171,18 +174,28 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
     }
 }
 
-/// Asks the owner of the key, where that is another node, or else the origin.
+/// Asks the owner of the key, where that is another node, or else the second tier, or the origin.
 async fn fetch(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result<Given, Failure> {
-    if peers::is_due(req, target, ask)
-        && let Some(given) = Box::pin(peers::ask(req, target, ask)).await
-    {
-        return Ok(given);
+    let answered = if peers::is_due(req, target, ask) {
+        Box::pin(peers::ask(req, target, ask)).await
+    } else {
+        Answered::Unasked
+    };
+    match answered {
+        Answered::Given(given) => return Ok(*given),
+        Answered::Unasked if req.notes.get::<Missing>().is_some() => {
+            if let Some(given) = Box::pin(tier::ask(req, target, ask)).await {
+                return Ok(given);
+            }
+        }
+        Answered::Unasked | Answered::Failed => {}
     }
     let fetched = exchange::fetch(req, target, ask).await?;
     Ok(Given {
         fetched,
         fresh_left: None,
         is_left_to_owner: false,
+        stored_at: None,
     })
 }
 
@@ -302,6 +315,9 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     fn tags(&mut self, each_field: EachField<'_>, ruled: &[Bytes]) -> Bytes {
         let protocol = self.target.protocol;
         let req = self.req.borrow_mut();
+        if let Some(CopyTags(tags)) = req.notes.get() {
+            return tags.clone();
+        }
         let mut tags = TagWriter::new(&purge::host(req), &site::of(req));
         if req.location.settings.pass(protocol).tag.tags.is_some() {
             let location = Arc::clone(&req.location);
@@ -364,7 +380,14 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     }
 
     fn fetch(&mut self, ask: origin::Ask) -> impl Future<Output = Result<Origin, Failed>> {
-        self.req.borrow_mut().notes.remove::<Ruled>();
+        let req = self.req.borrow_mut();
+        req.notes.remove::<Ruled>();
+        req.notes.remove::<CopyTags>();
+        req.notes.remove::<Missing>();
+        if let Some(text) = ask.missing.filter(|_| tier::is_used(&req.conf)) {
+            // Not a part of what is asked, for which each walk has room.
+            req.notes.put(Missing(text));
+        }
         let ask = Ask {
             is_for_cache: ask.purpose == Purpose::Fill,
             is_get_for_head: self.converts_head(),
@@ -415,6 +438,8 @@ pub struct Origin {
     fresh_left: Option<i64>,
     /// True if another node keeps it, and this one does not yet.
     is_left_to_owner: bool,
+    /// Time when it was stored, if it is a copy of the second tier.
+    stored_at: Option<i64>,
     /// True if the answer may not be read ahead of the client, and so not be stored.
     is_unbuffered: bool,
     /// Pace at which the answer is read into the cache.
@@ -489,8 +514,12 @@ impl origin::Fetched for Origin {
 }
 
 impl Origin {
-    /// Time at which the origin was last read from, seconds since 1970.
+    /// Time at which the origin was last read from, or at which a copy was stored, seconds since
+    /// 1970.
     pub fn came_at_s(&self) -> i64 {
+        if let Some(stored_at) = self.stored_at {
+            return stored_at;
+        }
         clock::wall_us(self.fetched.body.read_at()).div_euclid(1_000_000)
     }
 

@@ -30,6 +30,7 @@ pub(crate) mod slice;
 pub(crate) mod status_header;
 mod stored_head;
 pub mod sweep;
+pub mod tier;
 pub(crate) mod uncached;
 pub mod vary_as;
 mod view;

@@ -50,6 +50,7 @@ use millpond_exchange::protocol::Protocol;
 use millpond_exchange::provenance::{Provenance, Whence};
 use millpond_exchange::response::Response;
 use millpond_exchange::settings::Location;
+use millpond_exchange::trace::TierWord;
 
 /// Answers from the zone, or from the origin through it; a hit at once.
 pub fn begin<'a>(
@@ -574,6 +575,10 @@ fn answer_with_entry(
     if is_hit && let Some(rule) = rule_of_hit::of(req, target, &found.head) {
         zone.rule_counts.note(rule);
     }
+    if status == CacheStatus::Hit {
+        let len = found.entry.len();
+        zone.copies.note_hit(&found.key, &found.head, len);
+    }
     let mut response = stored_head::from_found(req, target, found);
     complete(req, target, (found, status), &mut response);
     encodings::apply(req, target, (found, zone), &mut response);
@@ -685,12 +690,20 @@ fn complete(
         Some(found.entry.len())
     };
     if by_rfc::is_on(req, target) {
-        by_rfc::tell_age(response, &found.head, status);
+        by_rfc::tell_age(response, &found.head, as_reused(req, status));
     }
     if brought != Brought::Nothing {
         response.provenance = Provenance::One(Whence::Origin);
     }
     response.body = body::of_entry(&found.entry);
+}
+
+/// Status of an answer as its age sees it: a copy of the second tier is a stored answer.
+fn as_reused(req: &Request, status: CacheStatus) -> CacheStatus {
+    match req.upstream.borrow().tier {
+        Some(TierWord::Hit) => CacheStatus::Hit,
+        _ => status,
+    }
 }
 
 /// Length that HEAD is told. A stored answer to HEAD has no body: only the announced length says
@@ -715,7 +728,7 @@ fn from_fill(
     let mut response = stored_head::from_head(req, target, &streaming.head, Stored::Filling);
     if by_rfc::is_on(req, target) {
         // Also for the client that it was fetched for: the same answer has ranges if it is whole.
-        by_rfc::tell_age(&mut response, &streaming.head, status);
+        by_rfc::tell_age(&mut response, &streaming.head, as_reused(req, status));
         response.parts.rule = response.parts.rule.for_stream();
     }
     response.length = streaming.length;

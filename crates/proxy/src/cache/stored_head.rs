@@ -72,7 +72,7 @@ pub(super) fn from_head(
 }
 
 /// A name that is written as usual costs no reference to the stored head.
-fn stored_field(head: &StoredHead, name: &[u8], value: &[u8]) -> Field {
+pub(super) fn stored_field(head: &StoredHead, name: &[u8], value: &[u8]) -> Field {
     let (known, value) = (Known::of(name), head.share(value));
     if known != Known::Other && name == known.canonical().as_bytes() {
         return Field::known(known, value);

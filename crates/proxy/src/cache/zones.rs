@@ -68,19 +68,26 @@ const fn row(name: &'static str) -> Row {
         syntax: ZonePath::SYNTAX,
         is_block: false,
         pass: Pass::First,
-        doc: "A zone: the folder that answers are stored in, its name and its limits. With `disk=`, \
-              once or more, it stands on several disks: each gets a share of the keys and of the \
-              limits in proportion to its weight, that of the path itself is 1, and one that fails \
-              loses its share only (docs/disks.md). With `scrub=`, all that each disk holds is \
-              compared with its checksums in the background, once in this time; what is corrupt is \
-              removed, logged and counted. With `fleet=`, purges of the zone hold on all nodes of \
-              that `fleet`. `memory=` is the most memory that heads and small \
-              bodies of entries in use may take, without which they are read from the disk's cache \
-              for each request, taken as it is needed. Unless named it is 128 MiB, but all zones \
-              that name none have at most an eighth of the machine's memory. The size in \
-              keys_zone, levels, use_temp_path and the loader's and manager's parameters are \
-              checked and have no effect: the index needs no size, and the store has neither a \
-              file for each entry nor temporary files.",
+        doc: "A zone: the folder that answers are stored in, its name and its limits. With \
+              `disk=`, once or more, it stands on several disks: each gets a share of the keys and \
+              of the limits in proportion to its weight, that of the path itself is 1, and one \
+              that fails loses its share only (docs/disks.md). With `scrub=`, all that each disk \
+              holds is compared with its checksums in the background, once in this time; what is \
+              corrupt is removed, logged and counted. With `fleet=`, purges of the zone hold on \
+              all nodes of that `fleet`. With `tier=`, which needs that, copies of entries are \
+              kept as objects in a store that all nodes share (`s3://bucket/prefix`, `gs://…`, \
+              `az://…`, `file:///folder`), and what is missing is looked for there before the \
+              origin is asked: of bodies of `tier_min_size=` (64k) or more that are fresh for \
+              `tier_min_ttl=` (10h) or more, after `tier_min_hits=` (2) hits. `tier_endpoint=` and \
+              `tier_region=` name a store that is not the cloud's own and the region of a bucket; \
+              at most `tier_queue=` (256m) wait to be written, and no request waits longer than \
+              `tier_timeout=` (1s) for the tier (docs/fleet.md). `memory=` is the most memory that \
+              heads and small bodies of entries in use may take, without which they are read from \
+              the disk's cache for each request, taken as it is needed. Unless named it is 128 \
+              MiB, but all zones that name none have at most an eighth of the machine's memory. \
+              The size in keys_zone, levels, use_temp_path and the loader's and manager's \
+              parameters are checked and have no effect: the index needs no size, and the store \
+              has neither a file for each entry nor temporary files.",
         apply: cache_path,
     }
 }

@@ -25,7 +25,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use millpond_cache::exchange::{Clients, Outcome};
 use millpond_system::backlog::Bound;
-use millpond_system::body::{BodyError, BodyStream, Piece};
+use millpond_system::body::{Body, BodyError, BodyStream, Piece};
 use millpond_system::clock::{self, Instant};
 use millpond_system::log::error::Level;
 use millpond_system::transport::Transport;
@@ -99,6 +99,8 @@ enum State {
     Records(Box<StdoutBody>),
     Value(ValueBody),
     Stream(Box<StreamBody>),
+    /// A body that comes from elsewhere than a connection.
+    Brought(Body),
     Ended,
 }
 
@@ -165,6 +167,26 @@ impl UpstreamBody {
             body.finish();
         }
         body
+    }
+
+    /// A body that comes from elsewhere than a connection, for which no peer was tried.
+    pub fn brought(body: Body, length: u64, context: BodyContext) -> Self {
+        UpstreamBody {
+            carrier: None,
+            read_at: Some(context.started),
+            state: State::Brought(body),
+            length: Some(length),
+            may_reuse: false,
+            deadline: None,
+            pace: Pace::Slow,
+            context,
+            attempt: usize::MAX,
+            trailers: None,
+            shows_trailers: None,
+            lesson: None,
+            bound: None,
+            ended: None,
+        }
     }
 
     /// Hands out the trailer fields that a location shows; without this only variables see them.
@@ -425,7 +447,7 @@ impl UpstreamBody {
         match &mut self.state {
             // It was taken.
             State::Stream(_) => Ok(Taken::End),
-            State::Ended | State::Switched => Ok(Taken::End),
+            State::Brought(_) | State::Ended | State::Switched => Ok(Taken::End),
             State::Length(left) => {
                 let count = (*left).min(inbox.len() as u64);
                 *left -= count;
@@ -668,6 +690,13 @@ impl BodyStream for UpstreamBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Piece, BodyError>>> {
         let this = &mut *self;
+        if let State::Brought(body) = &mut this.state {
+            let next = ready!(body.poll_next(cx));
+            if !matches!(next, Some(Ok(_))) {
+                this.finish();
+            }
+            return Poll::Ready(next);
+        }
         if let Err(error) = this.send_rest(cx) {
             return this.fail(error);
         }

@@ -9,7 +9,7 @@ use millpond_wire::header::Known;
 
 use super::{Variable, VariableFamily, WordVariable};
 use crate::request::Request;
-use millpond_exchange::trace::{Attempt, Freshness, asked};
+use millpond_exchange::trace::{Attempt, Freshness, TierWord, asked};
 
 /// The variables that are one of a few words.
 pub const WORDS: &[WordVariable] = &[
@@ -199,6 +199,17 @@ pub const VARIABLES: &[Variable] = &[
                 let name = attempt.node.as_deref().unwrap_or("-");
                 out.extend_from_slice(name.as_bytes());
             })
+        },
+    },
+    Variable {
+        name: "upstream_tier",
+        doc: "The outcome of asking the second tier of the zone in place of the origin \
+              (`tier=` of `proxy_cache_path`): `hit`, `miss` or `fault`; not found if it was not \
+              asked.",
+        write: |req, out| {
+            let word = req.upstream.borrow().tier.map(TierWord::as_str);
+            out.extend_from_slice(word.unwrap_or_default().as_bytes());
+            word.is_some()
         },
     },
     Variable {

@@ -41,6 +41,7 @@ use millpond_system::log::loss::Lost;
 use millpond_system::{clock, log};
 
 use super::process::{self, ProcessFacts};
+use super::tier::{self, TierFacts};
 
 /// All counters at about one moment.
 #[derive(Debug)]
@@ -77,6 +78,8 @@ pub struct Facts {
     pub(super) orders: Vec<OrderFacts>,
     /// Fleets that are followed.
     pub(super) fleets: Vec<FleetFacts>,
+    /// Second tiers of zones.
+    pub(super) tiers: Vec<TierFacts>,
 }
 
 /// A fleet.
@@ -199,6 +202,7 @@ impl Facts {
             shared: read_shared(conf),
             orders: read_orders(conf),
             fleets: read_fleets(shared),
+            tiers: tier::read(shared),
         }
     }
 }

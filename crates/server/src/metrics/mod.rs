@@ -24,6 +24,7 @@ mod plus;
 pub(crate) mod points;
 mod process;
 pub(crate) mod text;
+mod tier;
 mod vts;
 
 use facts::Facts;

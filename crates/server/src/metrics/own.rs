@@ -24,7 +24,7 @@ use super::facts::{
     lost_lines,
 };
 use super::text::{Number, Samples};
-use super::{Kind, Metric, metric};
+use super::{Kind, Metric, metric, tier};
 use Kind::{Counter, Gauge, Info, Summary};
 
 /// The metrics, in the order of the page.
@@ -504,6 +504,25 @@ pub(super) const METRICS: &[Metric] = &[
     metric("millpond_fleet_unknown_entries_total", Counter, &["fleet"], (
         "Entries of the log that were not understood, so that everything was purged.",
         |facts, out| fleets(facts, out, |it| it.counts.unknown))),
+    metric("millpond_tier_reads_total", Counter, &["zone", "result"], (
+        "Questions to the second tier of the zone: `hit`, `miss`, `purged` (a purge is about the \
+         copy), `fault` (the store failed or was too slow), or `skipped` (not asked: it has failed \
+         before, too much is being read, or the log was not read yet).",
+        tier::reads)),
+    metric("millpond_tier_writes_total", Counter, &["zone", "result"], (
+        "Entries worth a copy in the second tier of the zone: `written`, `present` (there was one), \
+         `dropped` (the queue is full, or the store has failed before), `gone` (gone or purged by \
+         then, or not to be copied), or `fault`.",
+        tier::writes)),
+    metric("millpond_tier_bytes_total", Counter, &["zone", "direction"], (
+        "Bytes of bodies that were `read` from the second tier of the zone, and `written` to it.",
+        tier::bytes)),
+    metric("millpond_tier_queue_bytes", Gauge, &["zone"], (
+        "Bytes of bodies that wait to be written to the second tier of the zone.",
+        tier::queued)),
+    metric("millpond_tier_left_alone", Gauge, &["zone"], (
+        "1 while the second tier of the zone is not asked, or not written to, after failures.",
+        tier::left_alone)),
 
     metric("millpond_server_zone_requests_total", Counter, &["zone"], (
         "Requests of the servers of a `status_zone`.",

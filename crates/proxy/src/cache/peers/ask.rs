@@ -3,8 +3,8 @@
 //! ```text
 //! is_due ─► owner of the key ─► request, signed ─┬─ head ───────────► Given: used, and stored from
 //!                                                │                    the second time on
-//!                                                └─ no sign of life, ► None: the origin is asked
-//!                                                   failed, refused
+//!                                                └─ no sign of life, ► Failed: the origin is
+//!                                                   failed, refused    asked
 //! ```
 //!
 //! 1. The position is read after the lead of the fill began, so that every purge with a serial up
@@ -59,6 +59,18 @@ pub(in crate::cache) struct Given {
     pub(in crate::cache) fresh_left: Option<i64>,
     /// True if there is no copy here yet, and is to be none.
     pub(in crate::cache) is_left_to_owner: bool,
+    /// Time when it was stored, where it is a copy that lay elsewhere; seconds since 1970.
+    pub(in crate::cache) stored_at: Option<i64>,
+}
+
+/// Outcome of asking.
+pub(in crate::cache) enum Answered {
+    /// The owner's answer.
+    Given(Box<Given>),
+    /// Nobody was asked: this node owns the key, or nobody does.
+    Unasked,
+    /// The owner has given no answer that can be used.
+    Failed,
 }
 
 /// Groups of the peers, one for each address, so that connections to them are kept.
@@ -124,13 +136,11 @@ struct Question {
     key: u64,
 }
 
-/// Asks the owner of the key, if that is another node; none if the origin is to be asked.
-pub(in crate::cache) async fn ask(
-    req: &mut Request,
-    target: &PassTarget,
-    ask: &Ask,
-) -> Option<Given> {
-    let question = question(req, target)?;
+/// Asks the owner of the key, if that is another node.
+pub(in crate::cache) async fn ask(req: &mut Request, target: &PassTarget, ask: &Ask) -> Answered {
+    let Some(question) = question(req, target) else {
+        return Answered::Unasked;
+    };
     let (outcome, result) = match talk(req, target, (&question, ask)).await {
         None => (None, PeerResult::Slow),
         Some(Err(failure)) => {
@@ -147,13 +157,16 @@ pub(in crate::cache) async fn ask(
     };
     let peers = question.node.peers();
     peers.count(result);
-    let (fetched, told) = outcome?;
+    let Some((fetched, told)) = outcome else {
+        return Answered::Failed;
+    };
     let is_first = ask.label == Some(CacheStatus::Miss) && !peers.was_asked(question.key);
-    Some(Given {
+    Answered::Given(Box::new(Given {
         fetched,
         fresh_left: told.fresh,
         is_left_to_owner: is_first,
-    })
+        stored_at: None,
+    }))
 }
 
 fn is_late_enough(told: Position, wanted: Position) -> bool {
@@ -203,8 +216,9 @@ fn question(req: &mut Request, target: &PassTarget) -> Option<Question> {
     })
 }
 
-/// The position that an owner must have come to; none if no other node is to be asked.
-fn position(zone: &CacheZone, text: &Bytes) -> Option<Position> {
+/// The position that an owner must have come to, or the log's ledger; none if nobody else is to be
+/// asked.
+pub(in crate::cache) fn position(zone: &CacheZone, text: &Bytes) -> Option<Position> {
     // INVARIANTS 1 and 2: removals before the lead stand in one of both.
     if !zone.purges.lag.is_up_to_date(now_ms()) || zone.purges.apart.has(text) {
         return None;

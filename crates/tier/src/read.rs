@@ -1,0 +1,332 @@
+//! From a question to a copy.
+//!
+//! ```text
+//! circuit ─► head of the key ─┬─ an entry ───────────────────────┐
+//!    │           │            └─ variants ─► head of the variant ─┴─► judged ─► slices ─► Found
+//!    │           └ none: Miss                       └ none: Miss         │         └ fault: none
+//!    └ open: Skipped                                                     └ purged, stale: none
+//! ```
+//!
+//! A question runs on the worker of its request, and has objects fetched by the tier's own thread.
+//!
+//! 1. All of it takes no longer than the tier's time. Of a body that is longer than `WHOLE` only
+//!    the first slice is waited for, and each of the others has that time again.
+//! 2. What is read at once takes no more memory than `MEMORY` (`shared.rs`).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use millpond_cache::fill::can_resume;
+use millpond_cache::head::StoredHead;
+use millpond_cache::purge::position::Position;
+use millpond_fleet::node::Node;
+use millpond_system::clock;
+use object_store::UpdateVersion;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::task::JoinHandle;
+
+use crate::counts::Read;
+use crate::head::{self, Body, HEAD_MAX, Kind, TierHead, slice_len, sum};
+use crate::objects::Fault;
+use crate::place::{Name, SLICE};
+use crate::shared::{Core, UNIT};
+
+/// Bodies up to this length are read whole before they are used (arbitrary: four slices, which are
+/// fetched at once).
+pub const WHOLE: u64 = 4 * SLICE;
+/// Slices of a long body that are in memory at once: one that is fetched, one that waits, one that
+/// is taken.
+const AHEAD: u64 = 3;
+
+/// A question for what is missing in a zone.
+pub struct Question<'a> {
+    /// Text of the cache key.
+    pub text: &'a [u8],
+    /// Values of the fields that a Vary names, as the request has them.
+    pub variant: &'a dyn Fn(&[u8]) -> Bytes,
+    /// Position of the zone, read after the fill's lead began.
+    pub own: Position,
+    /// Now, seconds since 1970.
+    pub now_s: i64,
+    /// True if the origin may be asked for the rest of a body that breaks off.
+    pub may_resume: bool,
+}
+
+/// A copy that may be used.
+pub struct Found {
+    /// The stored head.
+    pub stored: StoredHead,
+    /// Length of the body.
+    pub total: u64,
+    /// The body.
+    pub body: Incoming,
+}
+
+/// A body that broke off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken;
+
+/// A body as it comes.
+pub struct Incoming {
+    ready: VecDeque<Bytes>,
+    /// The slices behind those.
+    rest: Option<mpsc::Receiver<Result<Bytes, Broken>>>,
+    _task: Option<Task<()>>,
+    _memory: OwnedSemaphorePermit,
+}
+
+impl Incoming {
+    /// The next bytes.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
+        if let Some(bytes) = self.ready.pop_front() {
+            return Poll::Ready(Some(Ok(bytes)));
+        }
+        match &mut self.rest {
+            Some(rest) => rest.poll_recv(cx),
+            None => Poll::Ready(None),
+        }
+    }
+}
+
+/// A task that ends with whoever waits for it.
+struct Task<T>(JoinHandle<T>);
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl<T> Task<T> {
+    async fn outcome(mut self) -> Option<T> {
+        (&mut self.0).await.ok()
+    }
+}
+
+/// No copy, and why.
+enum NotFound {
+    Because(Read),
+    Fault(Fault),
+}
+
+impl From<Fault> for NotFound {
+    fn from(fault: Fault) -> Self {
+        NotFound::Fault(fault)
+    }
+}
+
+/// Reader of a tier's copies.
+pub struct Reader {
+    pub(crate) core: Arc<Core>,
+    /// The tier's thread.
+    pub(crate) runtime: Handle,
+}
+
+impl Reader {
+    /// The copy that answers a question; else what has come of it. It is counted either way.
+    pub async fn find(&self, node: &Node, question: &Question<'_>) -> Result<Found, Read> {
+        let core = &self.core;
+        let is_settled = node.ledgers().is_settled(&core.zone.name, question.own);
+        if !is_settled || !core.reading.lets_through() {
+            core.counts.note_read(Read::Skipped);
+            return Err(Read::Skipped);
+        }
+        let seeking = self.seek(node, question);
+        let found = match clock::within(core.path.timeout, seeking).await {
+            Some(found) => found,
+            None => Err(NotFound::Fault(Fault::Slow)),
+        };
+        let outcome = match &found {
+            Ok(_) => Read::Hit,
+            Err(NotFound::Because(outcome)) => *outcome,
+            Err(NotFound::Fault(_)) => Read::Fault,
+        };
+        match &found {
+            Err(NotFound::Fault(fault)) => core.reading.failed(fault),
+            Err(NotFound::Because(Read::Skipped)) => {}
+            _ => core.reading.answered(),
+        }
+        core.counts.note_read(outcome);
+        found.map_err(|_| outcome)
+    }
+
+    async fn seek(&self, node: &Node, question: &Question<'_>) -> Result<Found, NotFound> {
+        let core = &self.core;
+        let (name, head) = self.select(question).await?;
+        let Kind::Entry(body) = head.kind else {
+            return Err(NotFound::Because(Read::Miss));
+        };
+        let stored = head.stored;
+        let is_long = body.total > WHOLE;
+        let is_usable = stored.status == 200
+            && stored.sliced.is_none()
+            && stored.valid_until >= question.now_s
+            && (!is_long || question.may_resume && can_resume(&stored, Some(body.total)));
+        if !is_usable {
+            return Err(NotFound::Because(Read::Miss));
+        }
+        // INVARIANT 1 of the crate.
+        let (zone, position) = (&core.zone.name, head.position);
+        let ledgers = node.ledgers();
+        if !ledgers.is_untouched(zone, (&stored, position), question.own) {
+            return Err(NotFound::Because(Read::Purged));
+        }
+        // INVARIANT 2.
+        let held = body.total.min(if is_long { AHEAD * SLICE } else { WHOLE });
+        let units = u32::try_from(held.div_ceil(UNIT)).unwrap_or(u32::MAX);
+        let taken = Arc::clone(&core.memory).try_acquire_many_owned(units);
+        let memory = taken.map_err(|_| NotFound::Because(Read::Skipped))?;
+        let total = body.total;
+        let (ready, rest) = if is_long {
+            self.begin(name, body).await?
+        } else {
+            (self.whole(name, body).await?, None)
+        };
+        let (rest, task) = rest.unzip();
+        Ok(Found {
+            stored,
+            total,
+            body: Incoming {
+                ready: ready.into(),
+                rest,
+                _task: task,
+                _memory: memory,
+            },
+        })
+    }
+
+    /// The head of what answers a question.
+    async fn select(&self, question: &Question<'_>) -> Result<(Name, TierHead), NotFound> {
+        let first = Name::of_key(question.text);
+        let head = self.head(first.clone(), question).await?;
+        let Kind::Variants(seed) = head.kind else {
+            let is_for_all = head.stored.vary.is_empty();
+            let found = is_for_all.then_some((first, head));
+            return found.ok_or(NotFound::Because(Read::Miss));
+        };
+        let wanted = (question.variant)(&head.stored.vary);
+        let name = Name::of_variant(question.text, (seed, &wanted));
+        let own = self.head(name.clone(), question).await?;
+        // Compared whole, and not by a digest.
+        let is_own = own.stored.vary == head.stored.vary && own.stored.variant == wanted;
+        let found = is_own.then_some((name, own));
+        found.ok_or(NotFound::Because(Read::Miss))
+    }
+
+    async fn head(&self, name: Name, question: &Question<'_>) -> Result<TierHead, NotFound> {
+        let core = Arc::clone(&self.core);
+        let fetching = async move { core.head(&name).await };
+        let head = self.run(fetching).await??.and_then(|(head, _)| head);
+        let found = head.filter(|head| head.stored.key == question.text);
+        found.ok_or(NotFound::Because(Read::Miss))
+    }
+
+    async fn whole(&self, name: Name, body: Body) -> Result<Vec<Bytes>, NotFound> {
+        let core = Arc::clone(&self.core);
+        let fetching = async move {
+            let slices = (0..body.sums.len()).map(|number| core.slice(&name, &body, number));
+            try_join_all(slices).await
+        };
+        Ok(self.run(fetching).await??)
+    }
+
+    /// The first slice of a long body, and the others as they come.
+    async fn begin(
+        &self,
+        name: Name,
+        body: Body,
+    ) -> Result<
+        (
+            Vec<Bytes>,
+            Option<(mpsc::Receiver<Result<Bytes, Broken>>, Task<()>)>,
+        ),
+        NotFound,
+    > {
+        let (core, of) = (Arc::clone(&self.core), (name, body));
+        let (first, (name, body)) = {
+            let fetching = async move {
+                let first = core.slice(&of.0, &of.1, 0).await;
+                (first, of)
+            };
+            self.run(fetching).await?
+        };
+        let first = first?;
+        let (out, rest) = mpsc::channel(1);
+        let core = Arc::clone(&self.core);
+        let task = self.runtime.spawn(async move {
+            for number in 1..body.sums.len() {
+                let slice = core.slice(&name, &body, number).await;
+                let next = slice.map_err(|fault| {
+                    core.reading.failed(&fault);
+                    Broken
+                });
+                let is_over = next.is_err();
+                if out.send(next).await.is_err() || is_over {
+                    return;
+                }
+            }
+        });
+        Ok((vec![first], Some((rest, Task(task)))))
+    }
+
+    /// Runs something on the tier's thread.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, NotFound> {
+        let outcome = Task(self.runtime.spawn(work)).outcome().await;
+        outcome.ok_or(NotFound::Because(Read::Skipped))
+    }
+}
+
+impl Core {
+    /// A head, if it is understood, with its version; none if there is none. One that is damaged
+    /// is removed.
+    pub(crate) async fn head(
+        &self,
+        name: &Name,
+    ) -> Result<Option<(Option<TierHead>, UpdateVersion)>, Fault> {
+        let limits = (HEAD_MAX, self.patience());
+        let object = self.objects.get(&self.places.head(name), limits).await?;
+        let Some(object) = object else {
+            return Ok(None);
+        };
+        if head::is_damaged(&object.bytes) {
+            self.spoil(name, None);
+            return Err(Fault::Wrong("head"));
+        }
+        Ok(Some((TierHead::decode(&object.bytes), object.version)))
+    }
+
+    /// A slice of a body, as it was written; one that is not is removed, with the head that names
+    /// it.
+    async fn slice(&self, name: &Name, body: &Body, number: usize) -> Result<Bytes, Fault> {
+        let place = self.places.slice(name, &body.generation, number);
+        let len = slice_len(body.total, number);
+        let why = match self.objects.get(&place, (len, self.patience())).await {
+            Ok(Some(object)) => {
+                let sums = body.sums.get(number);
+                // INVARIANT 3 of the crate.
+                if object.bytes.len() as u64 == len && sums == Some(&sum(&object.bytes)) {
+                    self.counts.note_read_bytes(object.bytes.len());
+                    return Ok(object.bytes);
+                }
+                "slice"
+            }
+            Ok(None) => "a slice is missing",
+            Err(Fault::Wrong(why)) => why,
+            Err(fault) => return Err(fault),
+        };
+        self.spoil(name, Some(place));
+        Err(Fault::Wrong(why))
+    }
+
+    fn patience(&self) -> Duration {
+        self.path.timeout
+    }
+}
