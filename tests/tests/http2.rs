@@ -366,7 +366,7 @@ fn a_body_that_ends_without_a_byte_has_a_length_for_the_origin() -> Result<()> {
     origin.route("/plain", Answer::new(200));
     let proxy = start(Kind::Millpond, &origin)?;
     run(async {
-        let mut connected = connect(&proxy).await?;
+        let connected = connect(&proxy).await?;
         let mut send = connected.send.clone().ready().await?;
         let (answer, mut stream) = send.send_request(request("POST", "/plain")?, false)?;
         stream.send_data(Bytes::new(), true)?;

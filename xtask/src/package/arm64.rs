@@ -201,6 +201,9 @@ fn compiler() -> Result<PathBuf> {
         "--no-recommends",
         "--no-suggests",
         "--no-enhances",
+        "--no-conflicts",
+        "--no-breaks",
+        "--no-replaces",
         COMPILER[0],
     ]))?));
     said(apt("apt-get").args(["-qq", "download"]).args(&names))?;

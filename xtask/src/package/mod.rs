@@ -350,8 +350,6 @@ mod tests {
         for words in [
             "--guided --profile a",
             "--debug --guided",
-            "--arm64 --guided",
-            "--arm64 --static",
             "--profile a --debug",
         ] {
             let error = order(words).unwrap_err().to_string();
@@ -367,6 +365,8 @@ mod tests {
             ("--debug --check", "--check stands alone"),
             ("--repository r", "go together"),
             ("--fast", "does not know --fast"),
+            ("--arm64 --guided", "another machine"),
+            ("--arm64 --static", "another machine"),
         ] {
             let error = order(words).unwrap_err().to_string();
             assert!(error.contains(expected), "{words}: {error}");

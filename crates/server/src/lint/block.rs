@@ -20,6 +20,8 @@ pub(super) struct Blocks<'a> {
     /// The arguments of `set` by the name of the variable, without its `$`; and the values of
     /// `map` and `split_clients`.
     values: HashMap<String, Vec<&'a str>>,
+    /// True if the configuration has `user`.
+    names_user: bool,
 }
 
 /// One block.
@@ -55,11 +57,17 @@ impl<'a> Blocks<'a> {
         let mut blocks = Blocks {
             all: Vec::new(),
             values: HashMap::new(),
+            names_user: statements.iter().any(|st| st.name.text == "user"),
         };
         for http in statements.iter().filter(|st| st.name.text == "http") {
             blocks.add(http, Contexts::HTTP, None);
         }
         blocks
+    }
+
+    /// True if the configuration has `user`.
+    pub(super) fn names_user(&self) -> bool {
+        self.names_user
     }
 
     /// Adds a block and those inside; the depth is bounded by the reader of the language.

@@ -24,6 +24,7 @@ mod key;
 mod open;
 mod pass;
 mod rfc;
+mod rights;
 mod store;
 
 use std::collections::HashSet;
@@ -96,6 +97,10 @@ pub const LINTS: &[Lint] = &[
     Lint {
         code: open::OPEN_TO_EVERYBODY,
         check: open::open_to_everybody,
+    },
+    Lint {
+        code: rights::WORKERS_AS_ROOT,
+        check: rights::workers_as_root,
     },
     Lint {
         code: pass::ALIAS_TRAVERSAL,

@@ -303,6 +303,23 @@ fn a_comment_beside_the_place_silences_one_kind() {
 }
 
 #[test]
+fn workers_that_stay_root_are_found() {
+    let server = |lines: &str| format!("http {{ server {{ {lines} return 204; }} }}");
+    let found: &[&str] = &["workers_as_root"];
+    check(&[
+        (&server("listen 80;"), found),
+        (&server("listen 8080; listen [::]:443;"), found),
+        (&server("listen 127.0.0.1; listen 443;"), found),
+        (&server("listen 8080; listen unix:/run/a.sock;"), &[]),
+        (&format!("user www; {}", server("listen 80;")), &[]),
+        (
+            &server("\n# millpond: allow(workers_as_root)\nlisten 80;"),
+            &[],
+        ),
+    ]);
+}
+
+#[test]
 fn what_is_for_operators_and_open_to_everybody_is_found() {
     let in_location = |lines: &str| format!("http {{ server {{ location / {{ {lines} }} }} }}");
     for (lines, is_found) in [
