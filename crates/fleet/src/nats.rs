@@ -257,14 +257,10 @@ impl NatsLog {
         }
     }
 
-    /// Reads all records, with the times at which the log got them.
-    pub async fn read_tallies(&self, mut take: impl FnMut(&Bytes, u64)) -> Result<(), LogError> {
-        let of = failed("reading the counters of sites");
-        self.check_connected(&of)?;
-        let wanted = PushConfig {
+    /// A reader of its own, which acknowledges nothing and is forgotten when it goes.
+    fn reader(&self) -> PushConfig {
+        PushConfig {
             deliver_subject: self.context.client().new_inbox(),
-            deliver_policy: DeliverPolicy::LastPerSubject,
-            filter_subject: format!("mp.{}.sites.>", self.conf.fleet),
             ack_policy: AckPolicy::None,
             max_deliver: 1,
             memory_storage: true,
@@ -272,6 +268,17 @@ impl NatsLog {
             flow_control: true,
             idle_heartbeat: IDLE,
             ..PushConfig::default()
+        }
+    }
+
+    /// Reads all records, with the times at which the log got them.
+    pub async fn read_tallies(&self, mut take: impl FnMut(&Bytes, u64)) -> Result<(), LogError> {
+        let of = failed("reading the counters of sites");
+        self.check_connected(&of)?;
+        let wanted = PushConfig {
+            deliver_policy: DeliverPolicy::LastPerSubject,
+            filter_subject: format!("mp.{}.sites.>", self.conf.fleet),
+            ..self.reader()
         };
         let made = self.tallies().await?.create_consumer(wanted).await;
         let consumer = made.map_err(|it| of(&it))?;
@@ -320,20 +327,12 @@ impl FleetLog for NatsLog {
 
     async fn read_behind(&self, sequence: u64) -> Result<Opened<NatsFeed>, LogError> {
         let of = failed("reading the log");
-        let client = self.context.client();
         let stream = self.stream().await?;
         let wanted = PushConfig {
-            deliver_subject: client.new_inbox(),
             deliver_policy: DeliverPolicy::ByStartSequence {
                 start_sequence: sequence.saturating_add(1),
             },
-            ack_policy: AckPolicy::None,
-            max_deliver: 1,
-            memory_storage: true,
-            num_replicas: 1,
-            flow_control: true,
-            idle_heartbeat: IDLE,
-            ..PushConfig::default()
+            ..self.reader()
         };
         let made = stream.create_consumer(wanted).await;
         let consumer = made.map_err(|it| of(&it))?;
