@@ -100,7 +100,7 @@ enum State {
     Value(ValueBody),
     Stream(Box<StreamBody>),
     /// A body that comes from elsewhere than a connection.
-    Brought(Body),
+    Brought(Box<Body>),
     Ended,
 }
 
@@ -174,7 +174,7 @@ impl UpstreamBody {
         UpstreamBody {
             carrier: None,
             read_at: Some(context.started),
-            state: State::Brought(body),
+            state: State::Brought(Box::new(body)),
             length: Some(length),
             may_reuse: false,
             deadline: None,
