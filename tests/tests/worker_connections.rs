@@ -275,3 +275,43 @@ fn idle_connections_make_room_for_files() -> Result<()> {
     drop((crowd, reading));
     proxy.quit()
 }
+
+/// nginx: who cannot be accepted for want of descriptors stays in the queue (ngx_event_accept).
+#[test]
+fn clients_wait_where_there_are_fewer_descriptors_than_connections() -> Result<()> {
+    const CLIENTS: usize = 60;
+    const EACH: usize = 4;
+    unlimited()?;
+    let home = tempfile::tempdir()?;
+    let origin = origin()?;
+    let body = "x".repeat(100_000);
+    origin.route("/passed/*", Answer::new(200).body(body.as_bytes()));
+    for limit in [64, 128] {
+        let mut proxy = Proxy::new(Kind::Millpond, &conf(Kind::Millpond, 4096))
+            .origin(&origin)
+            .binary(&limited(&home, Kind::Millpond, limit)?)
+            .log_check(LogCheck::Off)
+            .start()?;
+        let client = Client::new(proxy.port());
+        let ask = |number: usize| -> Result<()> {
+            for turn in 0..EACH {
+                let response = client.get(&format!("/passed/{number}/{turn}"))?;
+                ensure!(response.status == 200 && response.body.len() == body.len());
+            }
+            Ok(())
+        };
+        let results: Vec<Result<()>> = std::thread::scope(|scope| {
+            let asked = (0..CLIENTS).map(|number| scope.spawn(move || ask(number)));
+            let asked: Vec<_> = asked.collect();
+            asked
+                .into_iter()
+                .map(|it| it.join().expect("no panic"))
+                .collect()
+        });
+        for result in results {
+            result.with_context(|| format!("{limit} descriptors"))?;
+        }
+        proxy.quit()?;
+    }
+    Ok(())
+}

@@ -249,6 +249,19 @@ impl Worker {
         self.quota.take(side)
     }
 
+    /// A place for a connection, waited for where it is descriptors that lack; none if the
+    /// configured number is reached.
+    pub async fn seat_in_turn(&self, side: Side) -> Option<Seat> {
+        loop {
+            let seat = self.seat(side).await;
+            if seat.is_some() || !self.quota.is_cut() {
+                return seat;
+            }
+            self.quota.tell_of_waiting(clock::instant());
+            self.quota.freed().await;
+        }
+    }
+
     /// A place for a connection, now or not at all; idle ones are closed for those that come later.
     pub fn seat_now(&self, side: Side) -> Option<Seat> {
         let seat = self.quota.take(side);
@@ -402,7 +415,8 @@ impl Generation {
     pub fn begin(self: &Rc<Self>) {
         let worker = &self.worker;
         let connections = worker.shared.descriptors.connections(&self.conf);
-        worker.quota.set_most(connections);
+        let configured = self.conf.main.connections.connections as usize;
+        worker.quota.set_most(connections, configured);
         *worker.current.borrow_mut() = Rc::downgrade(self);
     }
 
@@ -417,7 +431,8 @@ impl Generation {
             let waker = slot.waker.clone()?;
             Some((client.waiting(), (client, waker)))
         };
-        let chosen = quota::order(connections.iter().filter_map(waiting).collect());
+        let all = connections.iter().filter_map(waiting).collect();
+        let chosen = quota::order(all, self.worker.quota.fresh());
         drop(connections);
         let count = chosen.len();
         for (client, waker) in chosen {

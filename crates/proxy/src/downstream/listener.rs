@@ -148,8 +148,11 @@ pub async fn accept_loop<Served>(
         return;
     };
     loop {
+        if generation.worker.quota.is_cut() {
+            wait_for_room(&listener, &generation).await;
+        }
         match std::future::poll_fn(|cx| poll_accept(&listener, cx)).await {
-            Ok(accepted) => match generation.worker.seat(Side::Client).await {
+            Ok(accepted) => match generation.worker.seat_in_turn(Side::Client).await {
                 Some(seat) => {
                     if let Some((carrier, member)) = start(accepted, seat, &binding, &generation) {
                         let (slot, known) = (member.slot(), Rc::downgrade(&carrier.connection));
@@ -170,6 +173,14 @@ pub async fn accept_loop<Served>(
             }
         }
     }
+}
+
+/// Leaves clients in the queue of the socket, where a reload finds them, while there is no place
+/// for one.
+async fn wait_for_room(listener: &AsyncFd<OwnedFd>, generation: &Generation) {
+    // An error is found again by whoever accepts.
+    let _ = listener.readable().await;
+    drop(generation.worker.seat_in_turn(Side::Client).await);
 }
 
 /// Errors that concern one connection only.

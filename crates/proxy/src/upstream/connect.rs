@@ -380,7 +380,16 @@ impl Maker {
             encryption: self.encryption.as_ref(),
             is_http2: self.is_http2,
         };
-        let Some(seat) = worker.seat(Side::Upstream).await else {
+        let seat = match worker.seat(Side::Upstream).await {
+            None if worker.quota.is_cut() => {
+                let in_turn = worker.seat_in_turn(Side::Upstream);
+                Box::pin(clock::within(policy.timeout, in_turn))
+                    .await
+                    .flatten()
+            }
+            seat => seat,
+        };
+        let Some(seat) = seat else {
             return Err(ConnectError::NoSeat(worker.quota.most()));
         };
         let mut rounds = ROUNDS;
