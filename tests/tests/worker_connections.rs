@@ -301,9 +301,10 @@ fn clients_wait_where_there_are_fewer_descriptors_than_connections() -> Result<(
             Ok(())
         };
         let results: Vec<Result<()>> = std::thread::scope(|scope| {
-            let asked = (0..CLIENTS).map(|number| scope.spawn(move || ask(number)));
-            let asked: Vec<_> = asked.collect();
-            asked
+            let threads: Vec<_> = (0..CLIENTS)
+                .map(|number| scope.spawn(move || ask(number)))
+                .collect();
+            threads
                 .into_iter()
                 .map(|it| it.join().expect("no panic"))
                 .collect()

@@ -73,7 +73,8 @@ fn by_rfc(head: &StoredHead, now: i64, policy: &StalePolicy, asked: &RequestRule
         // RFC 9111 §5.2.1.4: the client itself wants it validated.
         Reuse::Validate if !is_stale || asked.no_cache => Verdict::Stale(StaleRules::FORBIDDEN),
         Reuse::Validate => Verdict::Stale(StaleRules {
-            while_updating: policy.allows(StaleCause::Updating) || within(head.stale_updating),
+            while_updating: (policy.allows(StaleCause::Updating) || within(head.stale_updating))
+                && !asked.refuses_stale(age, age.saturating_sub(stored.lifetime)),
             // §4.2.4: a cache that is cut off from the origin may serve what is not forbidden.
             on_error: !head.bounds.states_on_error || within(head.stale_error),
             on_status: head.bounds.states_on_error && within(head.stale_error),
@@ -178,6 +179,36 @@ mod tests {
                 expected,
                 "{now}"
             );
+        }
+    }
+
+    /// RFC 9111 §5.2.1: a reload of a stale entry asks the origin, as that of a fresh one does.
+    #[test]
+    fn who_refuses_stale_answers_waits_for_the_origin_and_has_them_when_that_fails() {
+        let mut head = StoredHead::new(200, FieldsWriter::default());
+        (head.stored_at, head.valid_until) = (100, 109);
+        (head.stale_updating, head.stale_error) = (60, 60);
+        let policy = StalePolicy {
+            causes: Flags::empty(),
+        };
+        for (control, waits) in [
+            ("max-age=0", true),
+            ("max-age=600", true),
+            ("min-fresh=1", true),
+            ("max-stale=0", true),
+            ("max-stale=4", true),
+            ("max-age=14, max-stale=600", true),
+            ("max-age=15, max-stale", false),
+            ("no-transform", false),
+            ("", false),
+        ] {
+            let asked = RequestRules::parse(&[control.as_bytes()], &[]);
+            let Verdict::Stale(rules) = verdict(&head, 115, &policy, &Rules::Rfc9111(asked)) else {
+                assert!(control.ends_with("max-stale"), "{control}");
+                continue;
+            };
+            assert_eq!(!rules.while_updating, waits, "{control}");
+            assert!(rules.on_error, "{control}");
         }
     }
 

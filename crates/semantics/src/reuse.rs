@@ -230,6 +230,21 @@ impl RequestRules {
     }
 }
 
+impl RequestRules {
+    /// True if the client says that it does not want a response of this age and staleness
+    /// (seconds), even where the origin lets stale ones be served: §5.2.1.1 (`max-age` alone takes
+    /// no stale response), §5.2.1.2, §5.2.1.3.
+    #[must_use]
+    pub fn refuses_stale(&self, age: u64, staleness: u64) -> bool {
+        let is_too_old = self.max_age.is_some_and(|most| age > most);
+        let is_too_stale = match self.max_stale {
+            Some(most) => staleness > most,
+            None => self.max_age.is_some(),
+        };
+        self.no_cache || self.min_fresh > 0 || is_too_old || is_too_stale
+    }
+}
+
 /// A stored response at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {

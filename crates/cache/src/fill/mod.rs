@@ -193,6 +193,8 @@ struct Fill {
     moved_ms: AtomicU64,
     /// True if the fill is the one that writes the entry.
     writes: AtomicBool,
+    /// True if a newer answer is being written in the place of this one.
+    is_outdated: AtomicBool,
     /// Number of those that read along.
     joined: AtomicU32,
 }
@@ -212,6 +214,8 @@ pub struct Lead {
     key: Key,
     fill: RunningFill<Fill>,
     fills: Arc<Fills>,
+    /// The fill whose place this one has taken: an older answer, still arriving.
+    over: Option<Arc<Fill>>,
     /// End that the fill has when the guard is dropped.
     end: FillEnd,
 }
@@ -280,12 +284,34 @@ impl Fills {
         self.new_lead(key, text)
     }
 
+    /// Leads a fill in the place of one whose answer serves nobody who comes now, or waits for the
+    /// one that has its place already.
+    pub fn instead_of(self: &Arc<Self>, waiter: &Waiter) -> Ticket {
+        let (key, text) = (waiter.key, waiter.fill.running.text());
+        let mut shard = self.shard(&key);
+        let mut lead = match shard.get(&key) {
+            // INVARIANT 5.
+            Some(other) if other.running.text() != text => self.new_lead(key, text),
+            Some(other) if !Arc::ptr_eq(other, &waiter.fill) => {
+                return Ticket::Wait(Waiter::new(key, other));
+            }
+            _ => {
+                let lead = self.new_lead(key, text);
+                shard.insert(key, Arc::clone(&lead.fill));
+                lead
+            }
+        };
+        lead.over = Some(Arc::clone(&waiter.fill));
+        Ticket::Lead(lead)
+    }
+
     fn new_lead(self: &Arc<Self>, key: Key, text: &Bytes) -> Lead {
         let make = |running| Arc::new(Fill::new(running));
         Lead {
             key,
             fill: self.purges.begin(text.clone(), make),
             fills: Arc::clone(self),
+            over: None,
             end: FillEnd::Abandoned,
         }
     }
@@ -368,6 +394,7 @@ impl Fill {
             started: crate::clock::now(),
             moved_ms: AtomicU64::new(0),
             writes: AtomicBool::new(false),
+            is_outdated: AtomicBool::new(false),
             joined: AtomicU32::new(0),
         }
     }
@@ -450,14 +477,17 @@ impl Lead {
         }
         // Read and written under the lock of the shard only.
         self.fill.writes.store(true, Ordering::Relaxed);
+        if let Some(older) = &self.over {
+            older.is_outdated.store(true, Ordering::Relaxed);
+        }
         shard.insert(self.key, Arc::clone(&self.fill));
         true
     }
 
     /// True if the answer may be stored; asked right before it is, and for the last time. If not,
-    /// it was purged, and must be found by nobody.
+    /// it was purged or a newer one is there, and must be found by nobody.
     pub fn may_store(&self) -> bool {
-        self.fill.may_store()
+        self.fill.may_store() && !self.fill.is_outdated.load(Ordering::Relaxed)
     }
 
     /// The head is known: waiters may read.

@@ -11,10 +11,13 @@
 //!    longer than `max_lag` ago.
 //! 5. What the zone may hold and has not loaded yet is waited for as a disk is; who has waited for
 //!    long enough passes, and its answer takes the place of nothing.
+//! 6. Under RFC 9111 an answer whose head was known when a request came serves it as a stored one
+//!    would. Who may not have it asks for itself; if nobody may, the next ones wait for that.
 
 use std::time::Duration;
 
 use millpond_semantics::cache_status::Forward;
+use millpond_semantics::reuse::RequestRules;
 use millpond_store::{Cold, Key};
 
 use super::fetch::{Fetch, Stale};
@@ -426,9 +429,43 @@ fn enter(walk: &Walk, key: Key) -> Ticket {
     walk.zone.fills.enter(key, &walk.key.text, age)
 }
 
+/// INVARIANT 6. The fill of a request that may not have what is arriving.
+fn instead<X: Exchange>(x: &mut X, walk: &Walk, waiter: &Waiter) -> Option<Ticket> {
+    let Rules::Rfc9111(asked) = &walk.rules else {
+        return None;
+    };
+    let Some(Waited::Streaming(streaming)) = waiter.now() else {
+        return None;
+    };
+    let head = &streaming.head;
+    let fields = RequestFields {
+        lookup: &|name| x.selecting(name),
+        spelling: walk.rules.spelling(),
+    };
+    let is_another = !head.vary.is_empty() && fields.variant(&head.vary) != head.variant;
+    let serves = |asked: RequestRules| {
+        let rules = Rules::Rfc9111(asked);
+        verdict(head, x.now(), &walk.policies.stale, &rules) == Verdict::Fresh
+    };
+    if is_another || serves(*asked) {
+        return None;
+    }
+    let fills = &walk.zone.fills;
+    let ticket = if serves(RequestRules::default()) {
+        Ticket::Lead(fills.beside(*waiter.key(), &walk.key.text))
+    } else {
+        fills.instead_of(waiter)
+    };
+    x.note(Note::Because(Reason::NotShared));
+    Some(ticket)
+}
+
 /// INVARIANT 3. Who does not wait asks for itself; the first answer is stored, and another that
 /// comes while it is being written is not.
 fn unless_unlocked<X: Exchange>(x: &mut X, walk: &Walk, waiter: Waiter) -> Ticket {
+    if let Some(ticket) = instead(x, walk, &waiter) {
+        return ticket;
+    }
     let lock = &walk.policies.lock;
     let why = if !walk.locks() {
         Reason::NoLock

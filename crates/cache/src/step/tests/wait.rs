@@ -2,6 +2,8 @@
 
 use super::origin::{failure, ok, status};
 use super::*;
+use crate::conformance::Rules;
+use millpond_semantics::reuse::RequestRules;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -50,6 +52,56 @@ fn a_waiter_joins_a_streaming_fill_before_its_end() {
         assert_eq!(second.trail, "lookup wait deliver");
         assert_eq!(first.await.unwrap().text(), "MISS one two");
     });
+}
+
+/// A request under RFC 9111 with this Cache-Control.
+fn by_rfc(control: &str) -> Client {
+    Client {
+        rules: Rules::Rfc9111(RequestRules::parse(&[control.as_bytes()], &[])),
+        ..client("k")
+    }
+}
+
+/// RFC 9111 §4: a response serves other requests where it may be reused for them.
+#[test]
+fn by_the_rfc_nobody_joins_an_answer_that_is_not_reused_without_validation() {
+    for (control, wait) in [("no-cache, max-age=60", 0), ("max-age=1", 3)] {
+        run(|bench| async move {
+            let old = ok("old").pause(60_000).piece("!");
+            let old_with_tag = old.cc(control).field("ETag", "\"1\"");
+            bench.script([old_with_tag, ok("new").after(50).pause(100), status(304)]);
+            let first = bench.start(by_rfc(""));
+            pass_time(20 * MS + wait * SECOND).await;
+            let later: Vec<_> = (0..3).map(|_| bench.start(by_rfc(""))).collect();
+            assert_eq!(texts(later).await, ["MISS new", "HIT new", "HIT new"]);
+            assert_eq!(bench.asked(), 2, "{control}");
+            assert_eq!(first.await.unwrap().text(), "MISS old!");
+            let kept = bench.send(by_rfc("max-stale")).await;
+            assert_eq!(
+                kept.text(),
+                "HIT new",
+                "{control}: the older one ended last"
+            );
+        });
+    }
+}
+
+/// RFC 9111 §5.2.1.
+#[test]
+fn by_the_rfc_a_request_that_wants_more_than_what_arrives_asks_for_itself() {
+    for control in ["no-cache", "max-age=1", "min-fresh=59"] {
+        run(|bench| async move {
+            bench.script([ok("one").pause(60_000), ok("own")]);
+            let first = bench.start(by_rfc(""));
+            pass_time(3 * SECOND).await;
+            let own = bench.send(by_rfc(control)).await;
+            assert_eq!(own.text(), "MISS own", "{control}");
+            let joined = bench.send(by_rfc("max-age=10")).await;
+            assert_eq!(joined.text(), "HIT one", "{control}");
+            assert_eq!(first.await.unwrap().text(), "MISS one");
+            assert_eq!(bench.asked(), 2, "{control}");
+        });
+    }
 }
 
 #[test]
