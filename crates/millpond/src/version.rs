@@ -185,7 +185,7 @@ Commands, each with --help:
   millpond top      : what a process does, live
   millpond sensor   : one question about a process, answered for Nagios and Icinga
   millpond gauge    : loads, verifies and compares servers
-  millpond demo     : an origin, a page, and Millpond between them
+  millpond demo     : an origin, a page, and Millpond between them, or a fleet
 
 "
     )

@@ -25,7 +25,7 @@ pub(crate) struct Nats {
 }
 
 /// The program, where `cargo xtask setup` installs it; tells that a test is skipped without it.
-fn program() -> Option<PathBuf> {
+pub(crate) fn program() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?;
     let named = std::env::var_os("NATS_SERVER").map(PathBuf::from);
     let path = named.unwrap_or_else(|| root.join("target/tools/bin/nats-server"));

@@ -8,6 +8,7 @@
 
 mod catalogue;
 mod dashboard;
+mod demo;
 mod figures;
 mod kit;
 mod limits;

@@ -7,7 +7,8 @@
 //! Invariants:
 //! 1. A head has at most `MAX_HEAD` bytes, a connection waits at most `IDLE` for one, and at most
 //!    `MAX_CONNECTIONS` are open at once.
-//! 2. What is not a well-formed GET or HEAD without a body is refused, and its connection closed.
+//! 2. What is not a well-formed request without a body, with a method that the site takes (GET and
+//!    HEAD, if it does not say more), is refused, and its connection closed.
 //! 3. Whoever waits, waits on [`Stop`], so that the demo ends at once.
 //!
 //! Does not chunk: an answer of unknown length ends with its connection.
@@ -56,6 +57,11 @@ impl Stop {
         self.changed.notify_all();
     }
 
+    /// True if the demo ends.
+    pub(super) fn is_set(&self) -> bool {
+        *lock(&self.is_set)
+    }
+
     /// Waits until `deadline`.
     pub(super) fn wait_until(&self, deadline: Instant) -> Waited {
         let left = deadline.saturating_duration_since(clock::instant());
@@ -83,7 +89,7 @@ impl Stop {
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    /// `GET` or `HEAD`.
+    /// One of the site's methods.
     pub(super) method: String,
     /// Path and query of the request as they came.
     pub(super) target: String,
@@ -95,6 +101,13 @@ impl Request {
     /// Path of the request, without its query.
     pub(super) fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or_default()
+    }
+
+    /// An argument of the query, as it is written.
+    pub(super) fn argument(&self, name: &str) -> Option<&str> {
+        let (_, query) = self.target.split_once('?')?;
+        let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.find(|(known, _)| *known == name).map(|pair| pair.1)
     }
 
     /// The first value of a field.
@@ -163,6 +176,11 @@ impl Answer {
 pub(super) trait Site: Send + Sync + 'static {
     /// The answer to a request; may wait before it gives it. An error closes the connection.
     fn answer(&self, request: &Request) -> io::Result<Answer>;
+
+    /// Methods of requests that it is given.
+    fn methods(&self) -> &'static [&'static str] {
+        &["GET", "HEAD"]
+    }
 }
 
 /// Accepts connections on a thread of its own, until the process ends.
@@ -210,7 +228,7 @@ fn serve(mut stream: TcpStream, site: &dyn Site) -> io::Result<()> {
     let mut inbox = Vec::new();
     // Ends with the connection; every round waits for a request at most IDLE.
     while let Some(head) = read_head(&mut stream, &mut inbox)? {
-        match parse(&head) {
+        match parse(&head, site.methods()) {
             Ok(request) => {
                 let answer = site.answer(&request)?;
                 let keeps_alive = request.keeps_alive() && answer.length.is_some();
@@ -255,7 +273,7 @@ fn read_head(stream: &mut TcpStream, inbox: &mut Vec<u8>) -> io::Result<Option<V
 
 type Refusal = (u16, &'static str);
 
-fn parse(head: &[u8]) -> Result<Request, Refusal> {
+fn parse(head: &[u8], methods: &[&str]) -> Result<Request, Refusal> {
     const BAD: Refusal = (400, "This is not HTTP/1.1.\n");
     let text = std::str::from_utf8(head).map_err(|_| BAD)?;
     if text.bytes().any(|byte| byte == 0) {
@@ -290,16 +308,16 @@ fn parse(head: &[u8]) -> Result<Request, Refusal> {
         fields,
         is_http11,
     };
-    check(request)
+    check(request, methods)
 }
 
-fn check(request: Request) -> Result<Request, Refusal> {
+fn check(request: Request, methods: &[&str]) -> Result<Request, Refusal> {
     let has_body = request.field("Transfer-Encoding").is_some()
         || request
             .field("Content-Length")
             .is_some_and(|length| length != "0");
-    if request.method != "GET" && request.method != "HEAD" {
-        return Err((405, "Only GET and HEAD are answered here.\n"));
+    if !methods.contains(&request.method.as_str()) {
+        return Err((405, "This method is not answered here.\n"));
     }
     if has_body || !request.target.starts_with('/') {
         return Err((400, "A body or such a target has no meaning here.\n"));
@@ -345,9 +363,11 @@ fn reason(status: u16) -> &'static str {
         206 => "Partial Content",
         304 => "Not Modified",
         400 => "Bad Request",
+        403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",
         416 => "Range Not Satisfiable",
+        502 => "Bad Gateway",
         _ => "",
     }
 }
@@ -375,7 +395,7 @@ mod tests {
                 Err(400),
             ),
         ] {
-            let parsed = parse(head.as_bytes());
+            let parsed = parse(head.as_bytes(), &["GET", "HEAD"]);
             let found = match &parsed {
                 Ok(request) => Ok(request.path()),
                 Err((status, _)) => Err(*status),
@@ -392,7 +412,7 @@ mod tests {
             ("GET / HTTP/1.0", false),
             ("GET / HTTP/1.0\r\nConnection: keep-alive", true),
         ] {
-            let request = parse(head.as_bytes()).unwrap();
+            let request = parse(head.as_bytes(), &["GET"]).unwrap();
             assert_eq!(request.keeps_alive(), expected, "{head}");
         }
     }

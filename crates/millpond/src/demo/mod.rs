@@ -11,6 +11,8 @@
 //! its ports and its directory replaced. The origin and the page are served by threads of a small
 //! server of their own (`http.rs`).
 //!
+//! `millpond demo --fleet` is three nodes of a fleet in place of one server (`fleet/`).
+//!
 //! Invariants:
 //! 1. Nothing outside of one temporary directory is written, and it is removed at the end.
 //! 2. Everything listens on 127.0.0.1 only.
@@ -18,7 +20,10 @@
 //! Does not need to be root, and does not touch the network's speed: the origin itself is slow.
 
 mod certificate;
+mod feed;
+mod fleet;
 mod http;
+mod options;
 mod origin;
 mod page;
 mod stats;
@@ -36,7 +41,7 @@ use http::Stop;
 use millpond_server::server::Server;
 
 use crate::arguments::Arguments;
-use crate::options::OptionError;
+use options::Show;
 use origin::Origin;
 use page::Page;
 use stats::Ledger;
@@ -54,27 +59,21 @@ const ENCRYPTED_PORT: u16 = 8443;
 const ORIGIN_PORT: u16 = 8081;
 const PAGE_PORT: u16 = 8082;
 
-const USAGE: &str = "usage: millpond demo
-A slow origin on port 8081, Millpond in front of it on 8080, and by https on 8443, and a live page
-on 8082, all on 127.0.0.1, until Ctrl+C; other ports where these are taken. It writes to one
-temporary directory.
-";
-
 /// Runs the demo until it is interrupted.
 pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<ExitCode> {
-    let none = |mut words: std::vec::IntoIter<String>| {
-        words
-            .next()
-            .map_or(Ok(()), |word| Err(OptionError::Invalid(word)))
+    let words: Vec<String> = words.collect();
+    let show = match crate::options::read(words, options::USAGE, options::parse) {
+        Ok(show) => show,
+        Err(code) => return Ok(code),
     };
-    if let Err(code) = crate::options::read(words.collect(), USAGE, none) {
-        return Ok(code);
-    }
     let dir = tempfile::Builder::new()
         .prefix("millpond-demo-")
         .tempdir()
         .context("a temporary directory")?;
-    let outcome = run_in(dir.path());
+    let outcome = match show {
+        Show::Server => run_in(dir.path()),
+        Show::Fleet(options) => fleet::run(options, dir.path()),
+    };
     dir.close().context("removing the temporary directory")?;
     outcome
 }

@@ -1,30 +1,24 @@
 //! The live page: one HTML text, and the stream of events that it listens to.
 //!
 //! `/` is the page, `/events` sends what `stats.rs` knows as server-sent events whenever it
-//! changed, and `/stats` once as JSON. The page asks nothing of any other host, and says so to the
-//! browser (Content-Security-Policy).
+//! changed, and `/stats` once as JSON.
 //!
 //! Invariants:
-//! 1. A stream that has nothing new to say says so every `HEARTBEAT`, so that a reader that is gone
-//!    is found.
-//! 2. What is put into the page's text cannot end the script it stands in.
+//! 1. What is put into the page's text cannot end the script it stands in.
 
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use millpond_exchange::worker::Shared;
 use millpond_system::clock;
 
+use super::feed;
 use super::http::{Answer, Request, Site, Stop, Waited};
 use super::stats::{self, Ledger, Minute};
 use super::tour::Trial;
 
 const HTML: &str = include_str!("page.html");
-/// Pause between two looks at the counters: smooth to the eye, and nothing to a CPU.
-const LOOK: Duration = Duration::from_millis(200);
-/// Looks between two signs of life.
-const HEARTBEAT: u32 = 25;
 
 /// The page and its events.
 pub(super) struct Page {
@@ -67,10 +61,7 @@ impl Page {
 
     fn events(&self) -> Answer {
         let state = Arc::clone(&self.state);
-        let mut answer = Answer::whole(200, "text/event-stream", "");
-        answer.length = None;
-        answer.body = Box::new(move |out| state.send_events(out));
-        answer.field("Cache-Control", "no-store")
+        feed::answer(&Arc::clone(&self.state.stop), move || state.json())
     }
 }
 
@@ -86,38 +77,12 @@ impl State {
             due += Duration::from_secs(1);
         }
     }
-
-    /// Sends the state whenever it changed, until the reader or the demo is gone.
-    fn send_events(&self, out: &mut dyn Write) -> io::Result<()> {
-        let mut last = String::new();
-        let mut silent = 0;
-        let mut due = clock::instant();
-        loop {
-            let now = self.json();
-            if now != last {
-                write!(out, "data: {now}\n\n")?;
-                (last, silent) = (now, 0);
-            } else if silent >= HEARTBEAT {
-                out.write_all(b": nothing new\n\n")?;
-                silent = 0;
-            }
-            silent += 1;
-            due += LOOK;
-            self.stop
-                .wait(due.saturating_duration_since(clock::instant()))?;
-        }
-    }
 }
 
 impl Site for Page {
     fn answer(&self, request: &Request) -> io::Result<Answer> {
         Ok(match request.path() {
-            "/" => Answer::whole(200, "text/html; charset=utf-8", self.html.as_bytes())
-                .field("Cache-Control", "no-store")
-                .field(
-                    "Content-Security-Policy",
-                    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:",
-                ),
+            "/" => feed::page(&self.html),
             "/events" => self.events(),
             "/stats" => Answer::whole(200, "application/json", self.state.json())
                 .field("Cache-Control", "no-store"),
