@@ -33,7 +33,7 @@ pub struct Offer {
     pub key: Key,
     /// The head, as it was served.
     pub head: SharedHead,
-    /// Length of the body.
+    /// Length of the body; of all of it, if it is kept in slices.
     pub len: u64,
 }
 
@@ -125,7 +125,6 @@ impl Copies {
         // The last fresh second may be the one before the lifetime is over.
         let is_long = lifetime.saturating_add(1) >= least;
         let is_worth = head.status == 200
-            && head.sliced.is_none()
             && !head.bounds.must_validate
             && len >= self.size.load(Ordering::Relaxed)
             && is_long;
@@ -146,11 +145,29 @@ impl Copies {
         keeper.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// An entry that was offered could not be copied: its hits count anew.
+    pub fn offer_again(&self, offer: &Offer) {
+        let mark = mark(&offer.key, &offer.head);
+        if let Some(place) = self.place(mark) {
+            let offered = mark | OFFERED;
+            // Another entry may have the place by now.
+            let _ = place.compare_exchange(
+                offered,
+                mark & !OFFERED,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
+    }
+
+    fn place(&self, mark: u64) -> Option<&AtomicU64> {
+        let places = self.tally.get()?;
+        places.get(usize::try_from(mark >> 8).unwrap_or(0) % PLACES)
+    }
+
     /// Counts a hit; true for the one with which an entry is offered.
     fn is_due(&self, mark: u64, hits: u32) -> bool {
-        let places = self.tally.get().map_or(&[][..], |places| places);
-        let number = usize::try_from(mark >> 8).unwrap_or(0) % PLACES;
-        let Some(place) = places.get(number) else {
+        let Some(place) = self.place(mark) else {
             return false;
         };
         let known = place.load(Ordering::Relaxed);
@@ -191,6 +208,7 @@ fn mark(key: &Key, head: &SharedHead) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::head::{FieldsWriter, StoredHead};
 
     struct Nobody;
 
@@ -218,6 +236,20 @@ mod tests {
             assert_eq!(due, [expected]);
             assert!(!copies.is_due(0x1200, hits));
         }
+    }
+
+    #[test]
+    fn entry_that_could_not_be_copied_is_offered_again() {
+        let copies = copies(2);
+        let offer = Offer {
+            key: Key([7; 16]),
+            head: SharedHead::from(StoredHead::new(200, FieldsWriter::default())),
+            len: 1,
+        };
+        let mark = mark(&offer.key, &offer.head);
+        assert!(!copies.is_due(mark, 2) && copies.is_due(mark, 2) && !copies.is_due(mark, 2));
+        copies.offer_again(&offer);
+        assert!(!copies.is_due(mark, 2) && copies.is_due(mark, 2));
     }
 
     #[test]

@@ -135,8 +135,8 @@ pub struct Ask {
     pub if_range: Option<Bytes>,
     /// Label so far of the request that the answer is for, for logs.
     pub label: Option<CacheStatus>,
-    /// Text of the cache key of which nothing is stored here, where a copy that is kept elsewhere
-    /// is as good as the origin's answer.
+    /// Text of the cache key of what is missing here, where a copy that is kept elsewhere is as
+    /// good as the origin's answer.
     pub missing: Option<Bytes>,
 }
 

@@ -14,6 +14,7 @@
 //! 2. What is read at once takes no more memory than `MEMORY` (`shared.rs`).
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -23,7 +24,10 @@ use futures_util::future::try_join_all;
 use millpond_cache::fill::can_resume;
 use millpond_cache::head::StoredHead;
 use millpond_cache::purge::position::Position;
+use millpond_cache::slice::Trust;
+use millpond_cache::slice::version::Validator;
 use millpond_fleet::node::Node;
+use millpond_semantics::range::RangeSpec;
 use millpond_system::clock;
 use object_store::UpdateVersion;
 use tokio::runtime::Handle;
@@ -55,15 +59,39 @@ pub struct Question<'a> {
     pub now_s: i64,
     /// True if the origin may be asked for the rest of a body that breaks off.
     pub may_resume: bool,
+    /// The part of the body that is wanted; all of it, if there is none.
+    pub part: Option<Part>,
+}
+
+/// A part of a body, as an origin is asked for it.
+pub struct Part {
+    /// The bytes.
+    pub range: RangeSpec,
+    /// The strong validator of the version that they are wanted of, if they belong to one.
+    pub if_range: Option<Bytes>,
+}
+
+impl Part {
+    /// The bytes of the part, if a copy with this head and length has it and its version is known
+    /// for sure.
+    fn of(&self, stored: &StoredHead, total: u64) -> Option<Range<u64>> {
+        let version = Validator::of_head(stored, Trust::Validated)?.if_range()?;
+        let is_same = self.if_range.as_ref().is_none_or(|own| *own == version);
+        let found = self.range.resolve(total);
+        let range = found.start..found.end_exclusive;
+        (is_same && !range.is_empty() && range.end - range.start <= WHOLE).then_some(range)
+    }
 }
 
 /// A copy that may be used.
 pub struct Found {
     /// The stored head.
     pub stored: StoredHead,
-    /// Length of the body.
+    /// Length of the whole body.
     pub total: u64,
-    /// The body.
+    /// The bytes of it that are there, if they are not all.
+    pub part: Option<Range<u64>>,
+    /// These bytes.
     pub body: Incoming,
 }
 
@@ -162,7 +190,14 @@ impl Reader {
             return Err(NotFound::Because(Read::Miss));
         };
         let stored = head.stored;
-        let is_long = body.total > WHOLE;
+        let part = match &question.part {
+            Some(part) => {
+                let range = part.of(&stored, body.total);
+                Some(range.ok_or(NotFound::Because(Read::Miss))?)
+            }
+            None => None,
+        };
+        let is_long = part.is_none() && body.total > WHOLE;
         let is_usable = stored.status == 200
             && stored.sliced.is_none()
             && stored.valid_until >= question.now_s
@@ -177,7 +212,12 @@ impl Reader {
             return Err(NotFound::Because(Read::Purged));
         }
         // INVARIANT 2.
-        let held = body.total.min(if is_long { AHEAD * SLICE } else { WHOLE });
+        let numbers = match &part {
+            Some(range) => slices_of(range),
+            None => 0..body.sums.len(),
+        };
+        let slices = if is_long { AHEAD } else { numbers.len() as u64 };
+        let held = body.total.min(slices * SLICE);
         let units = u32::try_from(held.div_ceil(UNIT)).unwrap_or(u32::MAX);
         let taken = Arc::clone(&core.memory).try_acquire_many_owned(units);
         let memory = taken.map_err(|_| NotFound::Because(Read::Skipped))?;
@@ -185,12 +225,13 @@ impl Reader {
         let (ready, rest) = if is_long {
             self.begin(name, body).await?
         } else {
-            (self.whole(name, body).await?, None)
+            (self.some(name, body, (numbers, part.clone())).await?, None)
         };
         let (rest, task) = rest.unzip();
         Ok(Found {
             stored,
             total,
+            part,
             body: Incoming {
                 ready: ready.into(),
                 rest,
@@ -226,13 +267,24 @@ impl Reader {
         found.ok_or(NotFound::Because(Read::Miss))
     }
 
-    async fn whole(&self, name: Name, body: Body) -> Result<Vec<Bytes>, NotFound> {
+    /// Some slices at once, cut to a part of the body.
+    async fn some(
+        &self,
+        name: Name,
+        body: Body,
+        (numbers, part): (Range<usize>, Option<Range<u64>>),
+    ) -> Result<Vec<Bytes>, NotFound> {
         let core = Arc::clone(&self.core);
+        let first = numbers.start as u64 * SLICE;
         let fetching = async move {
-            let slices = (0..body.sums.len()).map(|number| core.slice(&name, &body, number));
+            let slices = numbers.map(|number| core.slice(&name, &body, number));
             try_join_all(slices).await
         };
-        Ok(self.run(fetching).await??)
+        let mut slices = self.run(fetching).await??;
+        if let Some(part) = part {
+            cut(&mut slices, part.start - first..part.end - first);
+        }
+        Ok(slices)
     }
 
     /// The first slice of a long body, and the others as they come.
@@ -284,6 +336,25 @@ impl Reader {
     }
 }
 
+/// Numbers of the slices that have a part of a body, which is not empty.
+fn slices_of(part: &Range<u64>) -> Range<usize> {
+    let number = |at: u64| usize::try_from(at / SLICE).unwrap_or(usize::MAX);
+    number(part.start)..number(part.end - 1).saturating_add(1)
+}
+
+/// Cuts slices that follow each other to a part of what they are together.
+fn cut(slices: &mut [Bytes], part: Range<u64>) {
+    let mut start = 0;
+    for slice in slices {
+        let end = start + slice.len() as u64;
+        let within = |at: u64| at.clamp(start, end) - start;
+        // No longer than a slice.
+        let kept = within(part.start) as usize..within(part.end) as usize;
+        *slice = slice.slice(kept);
+        start = end;
+    }
+}
+
 impl Core {
     /// A head, if it is understood, with its version; none if there is none. One that is damaged
     /// is removed.
@@ -328,5 +399,70 @@ impl Core {
 
     fn patience(&self) -> Duration {
         self.path.timeout
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millpond_cache::head::FieldsWriter;
+
+    #[test]
+    fn slices_are_cut_to_the_part() {
+        let len = SLICE;
+        let cases = [
+            (0..1, 0..1, vec![0..1]),
+            (len - 1..len, 0..1, vec![len - 1..len]),
+            (len..len + 1, 1..2, vec![0..1]),
+            (5..2 * len + 7, 0..3, vec![5..len, 0..len, 0..7]),
+            (len..2 * len, 1..2, vec![0..len]),
+        ];
+        for (part, numbers, kept) in cases {
+            assert_eq!(slices_of(&part), numbers, "{part:?}");
+            let body = Bytes::from(vec![0; 3 * SLICE as usize]);
+            let at = |number: usize| number * SLICE as usize;
+            let mut slices: Vec<Bytes> = numbers
+                .clone()
+                .map(|number| body.slice(at(number)..at(number + 1)))
+                .collect();
+            let first = numbers.start as u64 * SLICE;
+            cut(&mut slices, part.start - first..part.end - first);
+            let lengths: Vec<u64> = slices.iter().map(|it| it.len() as u64).collect();
+            let expected: Vec<u64> = kept.iter().map(|it| it.end - it.start).collect();
+            assert_eq!(lengths, expected, "{part:?}");
+        }
+    }
+
+    /// RFC 9110 §15.3.7.3: parts are put together by a strong validator only.
+    #[test]
+    fn part_is_of_a_known_version() {
+        let head = |field: &[(&[u8], &[u8])]| {
+            let mut fields = FieldsWriter::default();
+            field
+                .iter()
+                .for_each(|(name, value)| fields.push(name, value));
+            StoredHead::new(200, fields)
+        };
+        let of = |range, if_range: Option<&'static [u8]>| Part {
+            range,
+            if_range: if_range.map(Bytes::from_static),
+        };
+        let all = RangeSpec::From { start: 0 };
+        let strong = head(&[(b"etag", b"\"1\"")]);
+        assert_eq!(of(all, None).of(&strong, 9), Some(0..9));
+        assert_eq!(of(all, Some(b"\"1\"")).of(&strong, 9), Some(0..9));
+        assert_eq!(
+            of(RangeSpec::Suffix { len: 2 }, None).of(&strong, 9),
+            Some(7..9)
+        );
+        assert_eq!(of(all, Some(b"\"2\"")).of(&strong, 9), None);
+        assert_eq!(of(RangeSpec::From { start: 9 }, None).of(&strong, 9), None);
+        assert_eq!(
+            of(all, None).of(&strong, WHOLE + 1),
+            None,
+            "asked for in pieces"
+        );
+        assert_eq!(of(all, None).of(&head(&[(b"etag", b"W/\"1\"")]), 9), None);
+        assert_eq!(of(all, None).of(&head(&[]), 9), None);
     }
 }

@@ -20,9 +20,10 @@ use std::sync::{Arc, Weak};
 use bytes::{Bytes, BytesMut};
 use millpond_cache::copies::{Keeper, Offer};
 use millpond_cache::fill::can_resume;
-use millpond_cache::head::StoredHead;
+use millpond_cache::head::{SliceSet, StoredHead};
 use millpond_cache::purge::position::Position;
-use millpond_store::{Entry, Region};
+use millpond_cache::slice::held::{self, is_whole};
+use millpond_store::{Entry, Zone};
 use millpond_system::chance;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -58,6 +59,8 @@ impl Keeper for Core {
 /// An entry that is copied.
 struct Source {
     entry: Entry,
+    /// The slices that the entry is kept in, if it is.
+    sliced: Option<SliceSet>,
     stored: StoredHead,
     position: Position,
     body: Body,
@@ -107,7 +110,14 @@ impl Core {
         }
         let core = Arc::clone(self);
         // It waits for the disk.
-        let finding = tokio::task::spawn_blocking(move || core.source(&offer));
+        let finding = tokio::task::spawn_blocking(move || {
+            let source = core.source(&offer);
+            if source.is_none() {
+                // More of it may be there with its next hits.
+                core.zone.copies.offer_again(&offer);
+            }
+            source
+        });
         let Ok(Some(source)) = finding.await else {
             return Write::Gone;
         };
@@ -128,8 +138,14 @@ impl Core {
         let position = self.zone.purges.position_untouched(&offer.head.subject())?;
         let entry = self.zone.store.find(&offer.key)?;
         let mut stored = StoredHead::decode(entry.head())?;
-        let is_same = stored == *offer.head && entry.len() == offer.len;
-        let total = entry.len();
+        let is_same = stored == *offer.head;
+        let store = &self.zone.store;
+        let sliced = stored.sliced.take();
+        let total = sliced.as_ref().map_or(entry.len(), |set| set.total);
+        let is_same = is_same && total == offer.len;
+        if sliced.as_ref().is_some_and(|set| !is_whole(store, set)) {
+            return None;
+        }
         let fits = total <= WHOLE || can_resume(&stored, Some(total));
         let count = slice_count(total);
         if !is_same || !fits || count > SLICES_MAX {
@@ -137,20 +153,25 @@ impl Core {
         }
         let mut sums = Vec::with_capacity(count);
         for number in 0..count {
-            sums.push(sum(&read(&entry, (total, number))?));
+            sums.push(sum(&read(
+                store,
+                (&entry, sliced.as_ref()),
+                (total, number),
+            )?));
         }
         let body = Body::of(&stored, total, sums);
         // They mean something in this zone only.
         (stored.seed, stored.serial) = (0, 0);
         Some(Source {
             entry,
+            sliced,
             stored,
             position,
             body,
         })
     }
 
-    async fn copy(&self, source: &Arc<Source>) -> Result<Write, Fault> {
+    async fn copy(self: &Arc<Self>, source: &Arc<Source>) -> Result<Write, Fault> {
         let text = &source.stored.key;
         let first = Name::of_key(text);
         if source.stored.vary.is_empty() {
@@ -182,7 +203,7 @@ impl Core {
         seed.ok_or(Fault::Wrong("head of a key"))
     }
 
-    async fn copy_to(&self, name: &Name, source: &Arc<Source>) -> Result<Write, Fault> {
+    async fn copy_to(self: &Arc<Self>, name: &Name, source: &Arc<Source>) -> Result<Write, Fault> {
         let own = TierHead {
             position: source.position,
             kind: Kind::Entry(source.body.clone()),
@@ -225,12 +246,18 @@ impl Core {
     }
 
     /// Writes the slices that are not there; false if the entry's body cannot be read.
-    async fn put_slices(&self, name: &Name, source: &Arc<Source>) -> Result<bool, Fault> {
+    async fn put_slices(
+        self: &Arc<Self>,
+        name: &Name,
+        source: &Arc<Source>,
+    ) -> Result<bool, Fault> {
         let mut numbers: VecDeque<usize> = (0..source.body.sums.len()).collect();
         while let Some(number) = numbers.pop_front() {
-            let from = Arc::clone(source);
-            let total = source.body.total;
-            let reading = tokio::task::spawn_blocking(move || read(&from.entry, (total, number)));
+            let (core, from) = (Arc::clone(self), Arc::clone(source));
+            let reading = tokio::task::spawn_blocking(move || {
+                let of = (&from.entry, from.sliced.as_ref());
+                read(&core.zone.store, of, (from.body.total, number))
+            });
             let Ok(Some(bytes)) = reading.await else {
                 return Ok(false);
             };
@@ -273,19 +300,17 @@ impl Core {
 }
 
 /// A slice of an entry's body; none if it cannot be read. It waits for the disk.
-fn read(entry: &Entry, (total, number): (u64, usize)) -> Option<Bytes> {
+fn read(
+    store: &Zone,
+    (entry, sliced): (&Entry, Option<&SliceSet>),
+    (total, number): (u64, usize),
+) -> Option<Bytes> {
     let len = slice_len(total, number);
     let start = number as u64 * crate::place::SLICE;
-    let mut out = BytesMut::with_capacity(usize::try_from(len).ok()?);
-    for region in entry.regions(start..start + len) {
-        match region {
-            Region::Memory(bytes) => out.extend_from_slice(&bytes),
-            Region::File { file, offset, len } => {
-                let from = out.len();
-                out.resize(from + usize::try_from(len).ok()?, 0);
-                file.read_exact_at(out.get_mut(from..)?, offset).ok()?;
-            }
-        }
+    if let Some(set) = sliced {
+        return held::read(store, set, start..start + len);
     }
+    let mut out = BytesMut::with_capacity(usize::try_from(len).ok()?);
+    held::append(&mut out, entry.regions(start..start + len))?;
     (out.len() as u64 == len).then(|| out.freeze())
 }

@@ -37,6 +37,7 @@ const TIER: &str = "
         location / { proxy_pass http://%%ORIGIN%%; }
         location /rfc/ { proxy_pass http://%%ORIGIN%%; proxy_cache_conformance rfc9111; }
         location /peers/ { proxy_pass http://%%ORIGIN%%; proxy_cache_peers owner hedge=1s; }
+        location /sliced/ { proxy_pass http://%%ORIGIN%%; slice 1m; }
         location /short/ { proxy_pass http://%%ORIGIN%%; proxy_cache_valid 200 30m; }
         location = /ready { health; }
         location = /metrics { metrics; }
@@ -578,5 +579,60 @@ fn long_body_that_breaks_off_ends_with_what_the_origin_has() -> Result<()> {
         "{}",
         answer.body.len()
     );
+    Ok(())
+}
+
+/// A body in slices is copied once all of it is there, and ranges of it are read as ranges.
+#[test]
+fn ranges_of_a_body_in_slices_come_from_the_tier() -> Result<()> {
+    let (nats, origin, folder) = (nats!(), Origin::start()?, tempfile::tempdir()?);
+    let tier = file_tier(folder.path());
+    let a = start("a", &nats, &origin, &tier)?;
+    let video = |tag| {
+        let answer = Answer::new(200).offset_body(LONG, 1).etag(tag);
+        answer.ranges(Ranges::Supported)
+    };
+    origin.route("/sliced/video", video("\"1\""));
+    let part = |node: &Node, range: std::ops::Range<u64>| -> Result<Response> {
+        let value = format!("bytes={}-{}", range.start, range.end - 1);
+        let request = Request::get("/sliced/video").header("Range", &value);
+        let answer = node.client.send(&request)?;
+        ensure!(answer.status == 206, "{value}: {}", answer.status);
+        let told = format!("bytes {}-{}/{LONG}", range.start, range.end - 1);
+        assert_eq!(answer.header("Content-Range"), Some(&told[..]));
+        assert!(answer.body == offset_bytes(range, 1), "{value}");
+        Ok(answer)
+    };
+    // As long as a part of it is missing nothing is written, however often that is asked for.
+    for _ in 0..4 {
+        part(&a, 0..10)?;
+    }
+    assert_eq!(a.writes("written")?, 0.0);
+    let whole = a.client.get("/sliced/video")?;
+    assert!(whole.body == offset_bytes(0..LONG, 1));
+    a.write("/sliced/video", &[])?;
+
+    let b = start("b", &nats, &origin, &tier)?;
+    origin.forget_requests();
+    let middle = part(&b, 9_000_000..9_000_010)?;
+    assert_eq!(middle.header("X-Tier"), Some("hit"), "{}", b.said());
+    part(&b, LONG - 7..LONG)?;
+    part(&b, 0..6 << 20)?;
+    let whole = b.client.get("/sliced/video")?;
+    assert!(whole.body == offset_bytes(0..LONG, 1));
+    assert!(origin.requests().is_empty(), "{:?}", origin.requests());
+
+    // What was purged does not come back in parts either.
+    b.client.send(&Request::new("PURGE", "/sliced/video"))?;
+    origin.route("/sliced/video", video("\"2\""));
+    let c = start("c", &nats, &origin, &tier)?;
+    for node in [&a, &b, &c] {
+        let is_new = || {
+            let answer = part(node, 3..5).ok()?;
+            (answer.header("etag") == Some("\"2\"")).then_some(())
+        };
+        let seen = Deadline::after(WAIT).poll(is_new);
+        seen.with_context(|| format!("it came back: {}", node.said()))?;
+    }
     Ok(())
 }

@@ -193,6 +193,11 @@ impl Generation {
         }
     }
 
+    /// Text of the entry's cache key.
+    pub(crate) fn text(&self) -> &Bytes {
+        &self.text
+    }
+
     /// Notes why a slice of an answer with this status was not stored, at a time (seconds).
     pub(crate) fn note_unstored(&self, why: (Reason, u16), at: i64) {
         let keys = self.store.keys();

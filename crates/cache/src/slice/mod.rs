@@ -17,6 +17,7 @@
 //! - [`generation`]: what is being filled of one generation; who may ask for what.
 //! - `filling`: one slice while it arrives. `run`: neighbouring ones, and who reads along.
 //!   `pump`: brings them.
+//! - [`held`]: what is held, for who copies it.
 //! - [`reader`]: the body for one client, out of what is held and what arrives.
 //! - `table`: the generations in use, in a zone.
 //!
@@ -35,11 +36,12 @@
 pub(crate) mod answer;
 pub(crate) mod filling;
 pub mod generation;
+pub mod held;
 pub(crate) mod pump;
 pub mod reader;
 pub(crate) mod run;
 pub(crate) mod table;
-pub(crate) mod version;
+pub mod version;
 
 use millpond_conf::value::{FromWord, WordError, parse_offset};
 use millpond_conf::{OffOr, ParseContext, Word};

@@ -136,6 +136,7 @@ async fn ask<X: Exchange>(
         purpose: exchange::Purpose::Fill,
         range: Some(asked.field()),
         if_range: generation.validator.if_range(),
+        missing: Some(generation.text().clone()),
         ..Ask::default()
     };
     let fetched = x.fetch(ask).await.map_err(|failure| RunEnd::Failed {

@@ -235,7 +235,7 @@ impl Fetch {
             purpose: Purpose::Fill,
             label: Some(self.status),
             range: asked.map(Asked::field),
-            missing: (asked.is_none() && self.is_miss()).then(|| walk.key.text.clone()),
+            missing: self.is_miss().then(|| walk.key.text.clone()),
             ..Ask::default()
         };
         let Some(stale) = &self.stale else { return ask };

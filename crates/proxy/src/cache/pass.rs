@@ -475,6 +475,10 @@ async fn from_slices(
     let mut response = stored_head::from_found(req, target, found);
     let answer = (&mut *response, &mut status);
     slice::open(req, target, (&walk.zone, found), answer).await?;
+    if let Some(set) = found.head.sliced.filter(|_| status == CacheStatus::Hit) {
+        let copies = &walk.zone.copies;
+        copies.note_hit(&found.key, &found.head, set.total);
+    }
     note(req, status);
     if by_rfc::is_on(req, target) {
         by_rfc::tell_age(&mut response, &found.head, status);

@@ -21,13 +21,14 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use millpond_cache::variant::RequestFields;
 use millpond_fleet::Fleets;
+use millpond_semantics::range::{content_range, first_range};
 use millpond_system::body::{Body, BodyError, BodyStream, Piece};
 use millpond_system::clock;
 use millpond_tier::counts::Read;
-use millpond_tier::read::{Found, Incoming, Question};
+use millpond_tier::read::{Found, Incoming, Part, Question};
 use millpond_tier::tiers::Plan;
 use millpond_tier::{Tier, Tiers};
-use millpond_wire::header::Fields;
+use millpond_wire::header::{Field, Fields, Known};
 use millpond_wire::http1::response::ResponseHead;
 use millpond_wire::http1::{Method, Version};
 
@@ -61,6 +62,13 @@ pub(super) async fn ask(req: &mut Request, target: &PassTarget, ask: &Ask) -> Op
     if req.method != Method::Get && !ask.is_get_for_head {
         return None;
     }
+    let part = match &ask.range {
+        Some(range) => Some(Part {
+            range: first_range(range)?,
+            if_range: ask.if_range.clone(),
+        }),
+        None => None,
+    };
     let location = Arc::clone(&req.location);
     let cache = zones::of_location(&location, target.protocol)?;
     let zone = cache.zone_for(req).ok()??.into_arc();
@@ -84,6 +92,7 @@ pub(super) async fn ask(req: &mut Request, target: &PassTarget, ask: &Ask) -> Op
             own,
             now_s: clock::now_ms().div_euclid(1000),
             may_resume: location.settings.pass(target.protocol).range.resume,
+            part,
         };
         tier.reader().find(&node, &question).await
     };
@@ -100,12 +109,22 @@ fn given(req: &mut Request, (found, tier): (Found, Arc<Tier>)) -> Given {
     let Found {
         stored,
         total,
+        part,
         body,
     } = found;
     let mut fields = Fields::with_capacity(stored.field_count() + 4);
     for (name, value) in stored.fields() {
         fields.push(stored_head::stored_field(&stored, name, value));
     }
+    let length = part.as_ref().map_or(total, |part| part.end - part.start);
+    let status_line = if let Some(part) = &part {
+        let text = content_range(part.start, part.end, total);
+        let value = Bytes::copy_from_slice(text.as_bytes());
+        fields.push(Field::known(Known::ContentRange, value));
+        Bytes::new()
+    } else {
+        stored.status_text().unwrap_or_default()
+    };
     if req.conf.uses_upstream_fields || !req.is_clients_own() {
         req.upstream.borrow_mut().fields = Some(Rc::new(fields.clone()));
     }
@@ -122,13 +141,13 @@ fn given(req: &mut Request, (found, tier): (Found, Arc<Tier>)) -> Given {
     let fetched = Fetched {
         head: ResponseHead {
             version: Version::Http11,
-            status: stored.status,
-            status_line: stored.status_text().unwrap_or_default(),
+            status: if part.is_some() { 206 } else { stored.status },
+            status_line,
             fields,
             head_len: 0,
         },
-        length: Some(total),
-        body: UpstreamBody::brought(Body::stream(body), total, context),
+        length: Some(length),
+        body: UpstreamBody::brought(Body::stream(body), length, context),
     };
     Given {
         fetched: Box::new(fetched),
