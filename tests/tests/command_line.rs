@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result};
 use millpond_testkit::{Kind, binary};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -100,6 +101,36 @@ fn a_missing_file_is_named_whole() -> Result<()> {
         let output = run(words, dir.path())?;
         assert!(!output.status.success(), "{words:?}");
         assert!(said(&output).contains(path), "{words:?}: {}", said(&output));
+    }
+    Ok(())
+}
+
+/// A word that is no text is an error of whoever typed it.
+#[test]
+fn a_word_that_is_not_utf_8_is_an_error_and_no_panic() -> Result<()> {
+    let program = binary(Kind::Millpond).context("no binary")?;
+    let odd = std::ffi::OsStr::from_bytes(b"/tmp/\xff");
+    let of_server = [
+        vec!["-t", "-c"],
+        vec!["-p"],
+        vec!["-e"],
+        vec!["-g"],
+        vec!["-s"],
+        vec![],
+    ];
+    let of_tools = COMMANDS
+        .into_iter()
+        .chain(["fleet", "sensor"])
+        .map(|command| vec![command]);
+    let of_cache = ["show", "purge", "ls", "sql", "warm", "export"].map(|it| vec!["cache", it]);
+    for words in of_server.into_iter().chain(of_tools).chain(of_cache) {
+        let output = Command::new(&program).args(&words).arg(odd).output()?;
+        let text = said(&output);
+        assert!(
+            matches!(output.status.code(), Some(1 | 2)),
+            "{words:?}: {text}"
+        );
+        assert!(!text.contains("panic"), "{words:?}: {text}");
     }
     Ok(())
 }

@@ -42,28 +42,47 @@ mod top;
 mod url;
 mod version;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use arguments::{Action, Arguments, SignalName};
 use millpond_system::root_helper;
 
 fn main() -> ExitCode {
-    match std::env::args().nth(1).as_deref() {
-        Some("gauge") => return millpond_gauge::run(std::env::args_os().skip(1)),
-        Some("demo") => return exit(demo::run(std::env::args().skip(2))),
-        Some("check") => return exit(check::run(std::env::args().skip(2))),
-        Some("cache") => return exit(cache::run(std::env::args_os().skip(2))),
-        Some("fleet") => return exit(cache::run(std::env::args_os().skip(1))),
-        Some("why") => return exit(cache::run(std::env::args_os().skip(1))),
-        Some("top") => return exit(top::run(std::env::args().skip(2))),
-        Some("sensor") => return exit(sensor::run(std::env::args().skip(2))),
-        Some("explain") => return exit(explain::run(std::env::args().skip(2))),
-        Some(root_helper::ARGUMENT) => return exit(as_root::run(std::env::args().skip(2))),
-        Some("--help") => return print(&(version::line() + &version::help())),
-        Some("--version") => return print(&version::line()),
-        _ => {}
-    }
-    let arguments = match Arguments::parse(std::env::args().skip(1)) {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let own = |skipped: usize| words.iter().skip(skipped).cloned();
+    let tool: fn(std::vec::IntoIter<String>) -> anyhow::Result<ExitCode> =
+        match words.get(1).and_then(|word| word.to_str()) {
+            Some("gauge") => return millpond_gauge::run(own(1)),
+            Some("cache") => return exit(cache::run(own(2))),
+            Some("fleet" | "why") => return exit(cache::run(own(1))),
+            Some("demo") => demo::run,
+            Some("check") => check::run,
+            Some("top") => top::run,
+            Some("sensor") => sensor::run,
+            Some("explain") => explain::run,
+            Some(root_helper::ARGUMENT) => as_root::run,
+            Some("--help") => return print(&(version::line() + &version::help())),
+            Some("--version") => return print(&version::line()),
+            _ => return texts(own(1)).map_or_else(|code| code, serve),
+        };
+    texts(own(2)).map_or_else(|code| code, |words| exit(tool(words.into_iter())))
+}
+
+/// Arguments as text; one that is none is named, and costs status 2.
+fn texts(words: impl Iterator<Item = OsString>) -> Result<Vec<String>, ExitCode> {
+    let text = |word: OsString| {
+        word.into_string().map_err(|word| {
+            eprintln!("millpond: {word:?} is not UTF-8");
+            ExitCode::from(2)
+        })
+    };
+    words.map(text).collect()
+}
+
+/// Does what nginx's letters say.
+fn serve(words: Vec<String>) -> ExitCode {
+    let arguments = match Arguments::parse(words.into_iter()) {
         Ok(arguments) => arguments,
         Err(error) => {
             eprintln!("millpond: {error}");

@@ -1,4 +1,7 @@
 //! Bytes of a body in slices that the store has, for who copies them elsewhere.
+//!
+//! A slice counts only if its record says that it is of this body: keys are hashes. What the index
+//! promises may be gone when it is read, and then there is none of it.
 
 use std::ops::Range;
 

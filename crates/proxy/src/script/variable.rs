@@ -89,7 +89,9 @@ impl ScriptNames {
 pub fn keep(builder: &mut Builder, parts: &mut Parts) {
     let mut names = builder.take::<ScriptNames>();
     let folder = |path: &std::path::Path| format!("{}/", path.display()).replace("//", "/");
-    names.arguments = std::env::args().collect();
+    names.arguments = std::env::args_os()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
     names.prefix = folder(&builder.cx.prefix);
     names.conf_prefix = folder(&builder.cx.conf_dir);
     parts.put(names);

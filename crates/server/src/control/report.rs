@@ -4,6 +4,8 @@
 //! that are no UTF-8 are replaced, and `id` names the entry exactly. Members may be added; none
 //! changes its meaning.
 
+mod url;
+
 use std::collections::BTreeMap;
 
 use millpond_cache::catalogue::{self, Listed};
@@ -725,7 +727,7 @@ pub(super) fn entry(zone: &CacheZone, listed: &Listed, now: i64) -> EntryReport 
         id: listed.key.to_string(),
         key: text(&head.key),
         site: tag::site(&head.tags).map(text).unwrap_or_default(),
-        url: url(&text(&head.key), &host),
+        url: url::url(&head.key, &host),
         host,
         tags: tag::given(&head.tags).map(text).collect(),
         status: head.status,
@@ -740,19 +742,6 @@ pub(super) fn entry(zone: &CacheZone, listed: &Listed, now: i64) -> EntryReport 
         slices,
         variant,
         detail: None,
-    }
-}
-
-/// The path is what begins with the first slash of the key, behind a scheme.
-fn url(key: &str, host: &str) -> Option<String> {
-    let schemes = ["http://", "https://"];
-    let scheme = schemes.into_iter().find(|scheme| key.starts_with(scheme));
-    let rest = key.get(scheme.unwrap_or_default().len()..)?;
-    let path = rest.get(rest.find('/')?..)?;
-    if host.is_empty() {
-        None
-    } else {
-        Some(format!("{}{host}{path}", scheme.unwrap_or("//")))
     }
 }
 
@@ -788,6 +777,3 @@ pub(super) fn entry_in_full(zone: &CacheZone, listed: &Listed, now: i64) -> Entr
         ..entry(zone, listed, now)
     }
 }
-
-#[cfg(test)]
-mod tests;

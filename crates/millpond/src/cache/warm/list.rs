@@ -52,7 +52,8 @@ fn of_line(line: &str, scheme: &str) -> Result<Option<String>> {
     if line.is_empty() || line.starts_with('#') {
         return Ok(None);
     }
-    let named = if line.starts_with('{') {
+    let is_entry = line.starts_with('{');
+    let named = if is_entry {
         let entry: serde_json::Value = serde_json::from_str(line)?;
         // An entry whose key is no URL cannot be asked for.
         let Some(url) = entry["url"].as_str() else {
@@ -67,8 +68,15 @@ fn of_line(line: &str, scheme: &str) -> Result<Option<String>> {
     } else {
         named
     };
-    Url::parse(&url)?;
-    Ok(Some(url))
+    match Url::parse(&url) {
+        Ok(_) => Ok(Some(url)),
+        // A catalogue has whatever clients have asked for.
+        Err(error) if is_entry => {
+            eprintln!("millpond: {url:?}: {error}: not asked for");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// The URLs of a sitemap, and of those that it names.
@@ -183,7 +191,8 @@ mod tests {
 
     #[test]
     fn lines_are_urls_or_entries_of_a_catalogue() {
-        let text = "# pages\nhttp://a/x\n\n{\"url\":\"https://b/y?z\",\"hits\":3}\n{\"key\":\"k\"}\n//c/\n";
+        let text = "# pages\nhttp://a/x\n\n{\"url\":\"https://b/y?z\",\"hits\":3}\n{\"key\":\"k\"}\n//c/\n\
+                    {\"url\":\"//c/\u{fffd}\"}\n";
         let urls = lines(text.as_bytes(), "https").unwrap();
         assert_eq!(urls, ["http://a/x", "https://b/y?z", "https://c/"]);
         for text in ["a/x\n", "{\"url\":\n", "ftp://a/\n", "http://a/b c\n"] {
