@@ -13,6 +13,7 @@ mod figures;
 mod kit;
 mod limits;
 mod lines;
+mod peer_certificates;
 mod peers;
 mod sites;
 mod store;

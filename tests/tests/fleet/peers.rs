@@ -70,7 +70,7 @@ fn active(node: &Node) -> Result<f64> {
     node.metric("millpond_fleet_peer_requests_active{fleet=\"edge\"}")
 }
 
-fn outcome(node: &Node, result: &str) -> Result<f64> {
+pub(crate) fn outcome(node: &Node, result: &str) -> Result<f64> {
     node.metric(&format!(
         "millpond_fleet_peer_requests_total{{fleet=\"edge\",result=\"{result}\"}}"
     ))
@@ -100,14 +100,14 @@ pub(crate) fn wait_until_known(nodes: &[Node]) -> Result<()> {
 }
 
 /// The body of a page, and the node that was asked for it.
-fn ask(node: &Node, path: &str) -> Result<(String, Option<String>)> {
+pub(crate) fn ask(node: &Node, path: &str) -> Result<(String, Option<String>)> {
     let answer = node.client.get(path)?;
     ensure!(answer.status == 200, "{path}: {}", answer.status);
     let asked = answer.header("X-Node").filter(|it| *it != "-");
     Ok((answer.text(), asked.map(str::to_owned)))
 }
 
-fn count(origin: &Origin, path: &str) -> usize {
+pub(crate) fn count(origin: &Origin, path: &str) -> usize {
     let requests = origin.requests();
     requests.iter().filter(|it| it.path() == path).count()
 }

@@ -11,6 +11,7 @@
 //! | `retain` | 30d |
 //! | `replicas` | 3 |
 //! | `peer_secret` | none |
+//! | `peer_ssl_certificate`, `peer_ssl_certificate_key`, `peer_ssl_trusted_certificate` | none |
 //!
 //! Reading starts nothing: the threads of a fleet begin when its zones are open. How purges reach
 //! all nodes is the matter of `millpond_fleet`.
@@ -31,6 +32,7 @@ use millpond_system::address::Address;
 use millpond_system::log::error::os_error;
 use millpond_system::network;
 
+use crate::cache::peers::certificates::{Certificates, OfFleets, Texts};
 use crate::cache::zones::Zones;
 use crate::tls::files::Files;
 use millpond_exchange::scope::block::{Draft, Pass, Row};
@@ -45,7 +47,8 @@ pub const ROWS: &[Row] = &[Row {
     contexts: Contexts::HTTP,
     syntax: "name { nats url ...; nats_creds file; nats_ssl_trusted_certificate file; nats_domain \
              name; node name [address=host:port] [weight=number]; max_lag time; on_lag revalidate \
-             | miss | serve; retain time; replicas number; peer_secret file; }",
+             | miss | serve; retain time; replicas number; peer_secret file; peer_ssl_certificate \
+             file; peer_ssl_certificate_key file; peer_ssl_trusted_certificate file; }",
     is_block: true,
     pass: Pass::First,
     doc: "Servers whose purges hold on all of them: each zone with `fleet=name` \
@@ -58,14 +61,21 @@ pub const ROWS: &[Row] = &[Row {
           which the other nodes reach it, it can own keys (`proxy_cache_peers`), as many as its \
           `weight` (100, at most 1000) says beside those of the others; `peer_secret` is a file \
           that all nodes have, with the secret that their requests to each other are signed with. \
-          A node that was not \
-          up to date with the log for longer than `max_lag` (5s) does with its stored answers what \
-          `on_lag` says: it asks the origin whether they still hold (`revalidate`), asks for all \
-          anew (`miss`), or serves them (`serve`); `proxy_cache_on_lag` says otherwise for a \
-          location. So a purge that the log has acknowledged holds everywhere after `max_lag` at \
-          the latest, also on nodes that were cut off, unless they `serve`. `max_lag` must be the \
-          same on all nodes. `retain` (30d) is how long the log keeps purges, and `replicas` \
-          (3) on how many servers of NATS it is; they count when it is made. docs/fleet.md has \
+          With the three lines `peer_ssl_…` these requests are encrypted, and both sides show \
+          certificates: `peer_ssl_certificate` has this node's own, which is for its name (a DNS \
+          name among its alternative names) and for servers and clients, \
+          `peer_ssl_certificate_key` the key, `peer_ssl_trusted_certificate` the authority that \
+          has signed those of all nodes. `address=` is that of a listener with `ssl`, whose \
+          default server has the same certificate and `ssl_verify_client optional_no_ca`. Who \
+          asks without such a certificate is refused, and who shows another one is not asked: then \
+          the origin is. A node that was not up to date with the log for longer than `max_lag` \
+          (5s) does with its stored answers what `on_lag` says: it asks the origin whether they \
+          still hold (`revalidate`), asks for all anew (`miss`), or serves them (`serve`); \
+          `proxy_cache_on_lag` says otherwise for a location. So a purge that the log has \
+          acknowledged holds everywhere after `max_lag` at the latest, also on nodes that were \
+          cut off, unless they `serve`. `max_lag` must be the same on all nodes. `retain` (30d) \
+          is how long the log keeps purges, and `replicas` (3) on how many servers of NATS it is; \
+          they count when it is made. docs/fleet.md has \
           more.",
     apply: fleet,
 }];
@@ -96,6 +106,9 @@ struct Lines {
     domain: Option<String>,
     node: Option<NodeLine>,
     peer_secret: Option<String>,
+    certificate: Option<String>,
+    key: Option<String>,
+    trusted_peers: Option<String>,
     max_lag: Option<Duration>,
     on_lag: Option<OnLag>,
     retain: Option<Duration>,
@@ -149,6 +162,9 @@ impl Lines {
             "nats_domain" => line.keep(&mut self.domain, text()?.filter(|it| is_name(it))),
             "node" => line.keep(&mut self.node, NodeLine::read(line)?),
             "peer_secret" => line.keep(&mut self.peer_secret, text()?),
+            "peer_ssl_certificate" => line.keep(&mut self.certificate, text()?),
+            "peer_ssl_certificate_key" => line.keep(&mut self.key, text()?),
+            "peer_ssl_trusted_certificate" => line.keep(&mut self.trusted_peers, text()?),
             "max_lag" => {
                 let within = MAX_LAG_MIN..=MAX_LAG_MAX;
                 line.keep(&mut self.max_lag, time(line.word()?, within)?)
@@ -182,6 +198,14 @@ impl Lines {
             address: None,
             weight: WEIGHT,
         });
+        let texts = texts(builder, [&self.certificate, &self.key, &self.trusted_peers])?;
+        if let Some(texts) = texts {
+            if secret.is_none() {
+                return Err("\"peer_ssl_certificate\" needs \"peer_secret\"".to_owned());
+            }
+            let certificates = Certificates::new(&texts, &node.name)?;
+            builder.of::<OfFleets>().put(name, certificates);
+        }
         Ok(FleetConf {
             log: NatsConf {
                 fleet: name.to_owned(),
@@ -290,6 +314,26 @@ fn secret(builder: &mut Builder, file: &str) -> Result<Secret, String> {
         ));
     }
     Ok(Secret::new(secret.as_bytes().to_vec()))
+}
+
+/// Texts of a node's certificate, its key, and the authority; none without any.
+fn texts(builder: &mut Builder, names: [&Option<String>; 3]) -> Result<Option<Texts>, String> {
+    let [certificate, key, trusted] = match names {
+        [None, None, None] => return Ok(None),
+        [Some(certificate), Some(key), Some(trusted)] => [certificate, key, trusted],
+        _ => {
+            return Err(
+                "\"peer_ssl_certificate\", \"peer_ssl_certificate_key\" and \
+                 \"peer_ssl_trusted_certificate\" stand together"
+                    .to_owned(),
+            );
+        }
+    };
+    Ok(Some(Texts {
+        certificate: read(builder, certificate)?.1,
+        key: read(builder, key)?.1,
+        trusted: read(builder, trusted)?.1,
+    }))
 }
 
 fn is_node(name: &str) -> bool {

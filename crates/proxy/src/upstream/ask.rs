@@ -10,6 +10,7 @@ use bytes::Bytes;
 use millpond_cache::status::CacheStatus;
 use millpond_wire::header::Known;
 
+use super::encryption::Encryption;
 use super::redirect_follow::Hop;
 use super::request::Prepared;
 use crate::request::Request;
@@ -20,6 +21,8 @@ use millpond_exchange::trace::Why;
 pub(crate) struct PeerAsk {
     /// Value of the field between nodes.
     pub field: Bytes,
+    /// Encryption of the connection.
+    pub encryption: Option<Encryption>,
     /// Writes the request, with the conditions that are asked besides.
     pub encode: fn(&Request, &PeerAsk, &Ask) -> Prepared,
     /// True once the owner has given a sign of life.

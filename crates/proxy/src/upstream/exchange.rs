@@ -278,7 +278,10 @@ fn prepare(
         Some(peer) => (peer.encode)(req, peer, ask),
         None => request::prepare(req, target, resolved, ask)?,
     };
-    prepared.encryption = target.encryption(req, resolved)?;
+    prepared.encryption = match &ask.peer {
+        Some(peer) => peer.encryption.clone().map(Box::new),
+        None => target.encryption(req, resolved)?,
+    };
     begin_trace(req, resolved);
     Ok(prepared)
 }

@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use openssl::asn1::Asn1Time;
 use openssl::hash::MessageDigest;
 use openssl::x509::X509;
+use rustls::pki_types::CertificateDer;
 
 use super::name;
 
@@ -33,6 +34,11 @@ impl Certificate {
     /// Reads DER.
     pub fn parse(der: &[u8]) -> Option<Self> {
         X509::from_der(der).ok().map(Self)
+    }
+
+    /// The bytes; empty if the library fails.
+    pub fn der(&self) -> CertificateDer<'static> {
+        self.0.to_der().unwrap_or_default().into()
     }
 
     /// `$ssl_client_raw_cert`: PEM.

@@ -1,8 +1,9 @@
 //! The owner's side: a request of a peer is answered from the cache, or by a fill.
 //!
 //! ```text
-//! field ─► signature ─► zone and key ─► position ─► the cache, as for a client ─► answer, with
-//!            │ 403        │ 421           │ 503        │ 102 if it is to wait      the field
+//! field ─► signature ─► zone and key ─► certificate ─► position ─► the cache, as ─► answer, with
+//!            │ 403        │ 421           │ 403          │ 503        for a client    the field
+//!                                                                   102 if it is to wait
 //! ```
 //!
 //! 1. Nothing is looked up before the position that was asked for is reached.
@@ -35,7 +36,7 @@ use millpond_exchange::failure::Failure;
 /// asks waits for a sign of life.
 const REACH_WITHIN: Duration = Duration::from_millis(100);
 
-/// The status of a request that is not signed as it must be.
+/// The status of a request that is not signed, or shows no certificate, as it must.
 const UNSIGNED: u16 = 403;
 /// The status where zone or key are others than who asks means (RFC 9110 §15.5.20).
 const MISDIRECTED: u16 = 421;
@@ -68,7 +69,14 @@ async fn run(
     let Some(node) = fleets.of_zone(&zone.name) else {
         return Err(Failure::Status(MISDIRECTED));
     };
-    let (asked, key) = check(req, target, (&node, zone)).inspect_err(|_| {
+    let checked = check(req, target, (&node, zone)).and_then(|(asked, key)| {
+        if peers.certificates.admit(req, &node, &asked.from) {
+            Ok((asked, key))
+        } else {
+            Err(Failure::Status(UNSIGNED))
+        }
+    });
+    let (asked, key) = checked.inspect_err(|_| {
         node.peers().count(PeerResult::Rejected);
     })?;
     // INVARIANT 1.

@@ -29,6 +29,7 @@ use millpond_fleet::follower::MEMBERS_MAX;
 use millpond_fleet::node::{Node, now_ms};
 use millpond_fleet::peers::{Owner, PeerResult};
 use millpond_fleet::{Fleets, owner};
+use millpond_semantics::proxy_status::ProxyError;
 use millpond_system::address::Address;
 use millpond_system::clock;
 use millpond_system::log::error::Level;
@@ -42,6 +43,7 @@ use crate::log::request_error;
 use crate::request::Request;
 use crate::upstream::ask::{Ask, PeerAsk};
 use crate::upstream::balance;
+use crate::upstream::encryption::Encryption;
 use crate::upstream::exchange::{self, Fetched};
 use crate::upstream::group::Group;
 use crate::upstream::http::is_hop_by_hop;
@@ -134,13 +136,24 @@ struct Question {
     field: Bytes,
     /// Number of the key.
     key: u64,
+    /// Encryption of the connection, where nodes show each other certificates.
+    encryption: Option<Encryption>,
 }
 
 /// Asks the owner of the key, if that is another node.
 pub(in crate::cache) async fn ask(req: &mut Request, target: &PassTarget, ask: &Ask) -> Answered {
-    let Some(question) = question(req, target) else {
+    let Some(mut question) = question(req, target) else {
         return Answered::Unasked;
     };
+    let node = &question.node;
+    if let Some(certificates) = question.peers.certificates.of(node.conf().name()) {
+        let parties = (&**node, &*question.name);
+        question.encryption = certificates.encryption(req, parties, clock::now_ms());
+        if question.encryption.is_none() {
+            question.node.peers().count(PeerResult::Failed);
+            return Answered::Failed;
+        }
+    }
     let (outcome, result) = match talk(req, target, (&question, ask)).await {
         None => (None, PeerResult::Slow),
         Some(Err(failure)) => {
@@ -213,6 +226,7 @@ fn question(req: &mut Request, target: &PassTarget) -> Option<Question> {
         field,
         key,
         node,
+        encryption: None,
     })
 }
 
@@ -247,6 +261,7 @@ async fn talk(
 ) -> Option<Result<Box<Fetched>, Failure>> {
     let peer = Rc::new(PeerAsk {
         field: question.field.clone(),
+        encryption: question.encryption.clone(),
         encode,
         is_alive: Cell::new(false),
     });
@@ -305,13 +320,17 @@ async fn hedged<T>(
 }
 
 fn tell(req: &Request, question: &Question, failure: &Failure) {
-    let why = match failure {
-        Failure::Upstream(failure) => failure.message.as_str(),
-        _ => "the exchange failed",
+    let (why, level) = match failure {
+        // It is not going to be better by itself.
+        Failure::Upstream(failure) if failure.error == ProxyError::TlsCertificate => {
+            (failure.message.as_str(), Level::Error)
+        }
+        Failure::Upstream(failure) => (failure.message.as_str(), Level::Info),
+        _ => ("the exchange failed", Level::Info),
     };
     let name = &question.name;
     let message = format_args!("node \"{name}\", which owns the key, was not reached: {why}");
-    request_error::write(req, Level::Info, message);
+    request_error::write(req, level, message);
 }
 
 /// Encodes a request to a peer: the client's own, with the field.

@@ -4,6 +4,7 @@
 //! - `field`: the field of requests and answers between nodes, with its signature
 //! - `ask`: asking the owner in place of the origin
 //! - `answer`: the owner's side
+//! - `certificates`: the certificates that nodes show each other
 //! - `rest`: the rest of an answer that the owner has broken off
 //!
 //! A location with peers has two twins, which stand in for it while a request is answered to a
@@ -23,6 +24,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod ask;
+pub mod certificates;
 pub(crate) mod field;
 pub(super) mod rest;
 
@@ -33,6 +35,7 @@ use millpond_cache::ignore::IgnorableField;
 use millpond_conf::{Flags, OffOr, Span, Template};
 use millpond_wire::header::Known;
 
+use self::certificates::OfFleets;
 use super::zones::LocationCache;
 use crate::cache::zones::LocationCaches;
 use crate::cache_settings::peers::PeersRule;
@@ -64,6 +67,8 @@ pub struct LocationPeers {
     answering_alone: Arc<Location>,
     /// Stands in for the location while a peer is asked.
     asking: Arc<Location>,
+    /// Certificates that nodes of the fleet show each other.
+    certificates: OfFleets,
 }
 
 /// Makes the peers of a location's caches.
@@ -83,6 +88,7 @@ pub fn close(level: &mut Closing<'_>) {
                     answering: Arc::new(answering(level, cache.locked(), handler.clone())),
                     answering_alone: Arc::new(answering(level, cache.unlocked(), handler.clone())),
                     asking: Arc::new(asking(level, protocol)),
+                    certificates: level.builder.of::<OfFleets>().clone(),
                 };
                 cache.join(peers);
             }
