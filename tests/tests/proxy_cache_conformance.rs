@@ -195,6 +195,56 @@ fn unsafe_methods_invalidate() -> Result<()> {
     Ok(())
 }
 
+/// §4.4: the target URI is invalidated, whatever of a request is in the key.
+#[test]
+fn unsafe_methods_invalidate_what_has_the_method_in_its_key() -> Result<()> {
+    let origin = Origin::start()?;
+    let keys = [
+        "$request_method$host$request_uri",
+        "$request_method|$uri$is_args$args",
+        "$host$request_uri$content_length",
+        "$host$request_uri$request_body",
+    ];
+    let locations: String = keys
+        .iter()
+        .enumerate()
+        .map(|(number, key)| {
+            format!(
+                "location /{number} {{
+                    proxy_pass http://%%ORIGIN%%;
+                    proxy_cache z;
+                    proxy_cache_key \"{key}\";
+                    proxy_cache_convert_head off;
+                    proxy_cache_conformance rfc9111;
+                    add_header X-Cache $upstream_cache_status;
+                }}"
+            )
+        })
+        .collect();
+    let conf = format!(
+        "proxy_cache_path %%DIR%%/zone keys_zone=z:1m;
+         server {{ listen 127.0.0.1:%%PORT%%; {locations} }}"
+    );
+    let mut proxy = Proxy::new(Kind::Millpond, &conf).origin(&origin).start()?;
+    origin.answer_with("/*", |_| control("max-age=100"));
+    let client = Client::new(proxy.port());
+    for (number, key) in keys.iter().enumerate() {
+        let path = format!("/{number}?a");
+        for request in [Request::get(&path), Request::new("HEAD", &path)] {
+            client.send(&request)?;
+            assert_eq!(label(&client.send(&request)?), "HIT", "{key}");
+        }
+        client.send(&Request::post(&path, "x"))?;
+        for request in [Request::get(&path), Request::new("HEAD", &path)] {
+            let again = client.send(&request)?;
+            let is_one_entry = !key.contains("method") && request.method == "HEAD";
+            let expected = if is_one_entry { "HIT" } else { "MISS" };
+            assert_eq!(label(&again), expected, "{key}");
+        }
+    }
+    proxy.quit()
+}
+
 /// §3, §3.5, §4.2.2: what is stored, and for how long when the origin says nothing.
 #[test]
 fn storing_follows_the_origin_then_the_configuration() -> Result<()> {

@@ -381,6 +381,7 @@ fn store<X: Exchange>(
         Err(why) => {
             let (KeptOut::Answer(reason) | KeptOut::Request(reason)) = why;
             x.note(Note::Because(reason));
+            end_stale(x, walk, place, (&why, fetched.status()));
             return Err(unstored(walk, place, (why, fetched.status())));
         }
     };
@@ -400,6 +401,20 @@ fn store<X: Exchange>(
             x.note(Note::Because(why));
             Err(FillEnd::NotStorable)
         }
+    }
+}
+
+/// Ends an entry whose update in the background has brought an answer that may not be stored: the
+/// next request has what the origin says now (RFC 9111 §4.3.3). A failure says nothing about it.
+pub(super) fn end_stale<X: Exchange>(
+    x: &X,
+    walk: &Walk,
+    place: &Place,
+    (why, status): (&KeptOut, u16),
+) {
+    let is_told = matches!(why, KeptOut::Answer(_)) && status < 500;
+    if x.is_background() && place.refreshes && is_told {
+        walk.zone.store.remove(place.lead.key());
     }
 }
 

@@ -4,12 +4,14 @@
 //! Location and Content-Location on the same host (RFC 9111 §4.4); with `proxy_cache_groups` what
 //! is in the groups that its answer names (`cache/groups.rs`).
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_cache::zone::CacheZone;
 use millpond_semantics::reuse::invalidates;
 use millpond_wire::header::Known;
+use millpond_wire::http1::Method;
 use millpond_wire::http1::response::ResponseHead;
 use millpond_wire::url::{Place, Scheme, Url};
 
@@ -18,6 +20,7 @@ use crate::request::Request;
 use crate::route::target;
 use crate::upstream::by_rfc::is_on;
 use crate::upstream::pass::PassTarget;
+use millpond_exchange::client::body::RequestBody;
 use millpond_exchange::failure::Failure;
 
 /// True if the request is an unsafe one that succeeded, where that removes anything.
@@ -62,14 +65,29 @@ fn of_uris(req: &mut Request, (target, zone): (&PassTarget, &Arc<CacheZone>), he
     }
 }
 
+/// Removes what the safe requests for a URI are answered with, whatever of a request is in the keys,
+/// and what the request itself would be.
 fn remove(req: &mut Request, target: &PassTarget, zone: &Arc<CacheZone>) {
-    // Without a key nothing is stored either.
-    if let Ok(text) = super::pass::key(req, target) {
+    let mut texts = keys(req, target, zone);
+    for method in [Method::Get, Method::Head] {
+        let mut safe = req.background();
+        safe.method = method;
+        safe.head = Rc::new(req.head.as_safe(method));
+        safe.body = RequestBody::none();
+        texts.extend(keys(&mut safe, target, zone));
+    }
+    texts.sort();
+    texts.dedup();
+    for text in texts {
         zone.invalidate(&zone.primary(text));
     }
-    if let Ok(Some(text)) = super::no_vary_search::other_key(req, target, zone) {
-        zone.invalidate(&zone.primary(text));
-    }
+}
+
+/// Texts of the keys that a request is looked up by. Without a key nothing is stored either.
+fn keys(req: &mut Request, target: &PassTarget, zone: &Arc<CacheZone>) -> Vec<Bytes> {
+    let own = super::pass::key(req, target).ok();
+    let other = super::no_vary_search::other_key(req, target, zone);
+    own.into_iter().chain(other.ok().flatten()).collect()
 }
 
 /// The target of a reference, if it is on the origin that a request is for. Its scheme does not

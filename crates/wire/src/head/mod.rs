@@ -19,6 +19,7 @@ pub mod method;
 pub(crate) mod place;
 mod refusal;
 pub(crate) mod request;
+mod safe;
 mod upgrade;
 mod version;
 

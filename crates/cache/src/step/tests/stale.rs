@@ -47,6 +47,29 @@ fn an_update_in_the_background_makes_nobody_wait() {
     });
 }
 
+/// RFC 9111 §4.3.3: what the origin says now counts; a failure says nothing (RFC 5861 §4).
+#[test]
+fn an_update_in_the_background_that_may_not_be_stored_ends_the_entry_and_a_failure_does_not() {
+    let private = || ok("own").cc("private");
+    for (answer, next) in [
+        (status(404), Some("MISS ")),
+        (status(301), Some("MISS ")),
+        (private(), Some("MISS own")),
+        (ok("silent").silent(), Some("MISS silent")),
+        (status(503), None),
+        (failure(StaleCause::Timeout, 504), None),
+    ] {
+        run(|mut bench| async move {
+            bench.policies.revalidate.in_background = true;
+            let bench = with_stale(bench, &[StaleCause::Updating], "max-age=60").await;
+            bench.script([answer.clone(), answer]);
+            assert_eq!(bench.get("k").await, "STALE old");
+            pass_time(200 * MS).await;
+            assert_eq!(bench.get("k").await, next.unwrap_or("STALE old"));
+        });
+    }
+}
+
 #[test]
 fn a_stale_entry_is_updated_once_without_the_lock_too() {
     for in_background in [false, true] {
