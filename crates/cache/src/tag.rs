@@ -96,6 +96,26 @@ impl TagWriter {
     }
 }
 
+/// The tags of a stored answer that was validated: the place of the old ones, the groups of the
+/// fresh ones, and what the fresh ones are given, or the old ones were if those are given nothing:
+/// an answer that has not changed need not say its tags again.
+pub(crate) fn renewed(old: &[u8], fresh: &[u8]) -> Bytes {
+    let tells = given(fresh).next().is_some();
+    let is_place = |tag: &&[u8]| matches!(tag.first(), Some(&(HOST | SITE)));
+    let mut tags = TagWriter {
+        text: Vec::with_capacity(old.len().max(fresh.len())),
+        is_full: of_head(fresh).any(|tag| tag == TOO_MANY),
+    };
+    let own = of_head(old).filter(is_place);
+    let named = given(if tells { fresh } else { old });
+    let grouped = of_head(fresh).filter(|tag| is_group(tag));
+    own.chain(named)
+        .chain(grouped)
+        .for_each(|tag| tags.push(tag));
+    tags.is_full |= !tells && of_head(old).any(|tag| tag == TOO_MANY);
+    tags.finish()
+}
+
 /// The tags that a value names.
 pub fn split(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let parts = value.split(|byte| matches!(byte, b' ' | b'\t' | b','));
@@ -210,6 +230,27 @@ fn of_name(kind: u8, name: &[u8]) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn answer_that_was_validated_has_the_tags_that_it_tells_now() {
+        let tags = |host: &[u8], given: &[u8], group: &[u8]| {
+            let mut tags = TagWriter::new(host, b"site");
+            tags.push_all(given);
+            tags.push_group(b"h", group);
+            tags.finish()
+        };
+        let old = tags(b"h", b"a b", b"g");
+        let fresh = tags(b"other", b"c", b"k");
+        assert_eq!(renewed(&old, &fresh), tags(b"h", b"c", b"k"));
+        let silent = tags(b"h", b"", b"k");
+        assert_eq!(renewed(&old, &silent), tags(b"h", b"a b", b"k"));
+        let full = |tags: &Bytes| [&tags[..], b" ", TOO_MANY].concat();
+        assert_eq!(
+            renewed(&full(&old), &silent),
+            full(&tags(b"h", b"a b", b"k"))
+        );
+        assert_eq!(renewed(&full(&old), &fresh), tags(b"h", b"c", b"k"));
+    }
 
     #[test]
     fn spaces_and_commas_separate_and_control_characters_are_ours() {

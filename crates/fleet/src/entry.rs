@@ -17,10 +17,11 @@
 //! is valid if version, kind, mode and target are known, and texts fill it and are as many as the
 //! target has. One that is not valid makes a reader purge everything: somebody acknowledged it.
 //!
-//! An announcement is 2 (its version), the weight (2), the requests of peers that the node has to
-//! do (4), milliseconds since it had everything (4; all ones for never), the length of the name of
-//! its software's version (1) and that, and the address at which peers ask it (rest; empty if it
-//! owns nothing). One of another version announces nothing.
+//! An announcement is 3 (its version), the weight (2), the requests of peers that the node has to
+//! do (4), milliseconds since it had everything (4; all ones for never), the name of the log that it
+//! follows (16; zeros for none), the length of the name of its software's version (1) and that, and
+//! the address at which peers ask it (rest; empty if it owns nothing). Version 2 does not name the
+//! log; one of another version announces nothing.
 //!
 //! The log keeps the newest entry of each subject. So a subject names all that makes a newer entry
 //! stand for an older one: the zone, the mode and the target of a purge, the node of a beat.
@@ -31,7 +32,9 @@ use sha2::{Digest, Sha256};
 
 const VERSION: u8 = 1;
 /// Version of announcements.
-const ANNOUNCED_VERSION: u8 = 2;
+const ANNOUNCED_VERSION: u8 = 3;
+/// Version of those that do not name the log.
+const WITHOUT_LOG: u8 = 2;
 /// Bytes of the digest of a target that its subject has: enough that nobody finds two alike.
 const DIGEST_LEN: usize = 20;
 /// Tags of a purge; as many as a request may name.
@@ -75,6 +78,8 @@ pub struct Announced {
     pub load: u32,
     /// Milliseconds since everything that was acknowledged was in force there; none for never.
     pub lag_ms: Option<u32>,
+    /// Name of the log that the node follows, of which what it has taken is a sequence.
+    pub log: Option<[u8; 16]>,
     /// Version of its software.
     pub version: String,
 }
@@ -86,6 +91,7 @@ impl Announced {
         out.put_u16_le(self.weight);
         out.put_u32_le(self.load);
         out.put_u32_le(self.lag_ms.unwrap_or(u32::MAX));
+        out.put_slice(&self.log.unwrap_or_default());
         let whole = self.version.as_bytes();
         let version = whole.get(..usize::from(u8::MAX)).unwrap_or(whole);
         // At most 255 by the line above.
@@ -95,11 +101,17 @@ impl Announced {
     }
 
     fn read(mut rest: Bytes) -> Option<Announced> {
-        if rest.try_get_u8().ok()? != ANNOUNCED_VERSION {
-            return None;
-        }
+        let names_log = match rest.try_get_u8().ok()? {
+            ANNOUNCED_VERSION => true,
+            WITHOUT_LOG => false,
+            _ => return None,
+        };
         let (weight, load) = (rest.try_get_u16_le().ok()?, rest.try_get_u32_le().ok()?);
         let lag_ms = rest.try_get_u32_le().ok()?;
+        let mut log = [0; 16];
+        if names_log {
+            rest.try_copy_to_slice(&mut log).ok()?;
+        }
         let version_len = usize::from(rest.try_get_u8().ok()?);
         let version = take(&mut rest, version_len)?;
         Some(Announced {
@@ -107,6 +119,7 @@ impl Announced {
             weight,
             load,
             lag_ms: Some(lag_ms).filter(|lag_ms| *lag_ms != u32::MAX),
+            log: Some(log).filter(|log| *log != [0; 16]),
             version: String::from_utf8(version.to_vec()).ok()?,
         })
     }
@@ -314,6 +327,7 @@ mod tests {
             weight: 700,
             load: 70_000,
             lag_ms: Some(1_003),
+            log: Some([5; 16]),
             version: "1.2.3".to_owned(),
         };
         vec![

@@ -116,6 +116,8 @@ pub struct Follower<R> {
     heard: BTreeSet<String>,
     counts: Counts,
     gaps: Vec<(Bytes, Gap)>,
+    /// Numbers of purges of this process that came back since somebody asked.
+    own: Vec<u64>,
 }
 
 impl<R: Replica> Follower<R> {
@@ -142,6 +144,7 @@ impl<R: Replica> Follower<R> {
             heard: BTreeSet::new(),
             counts: Counts::default(),
             gaps: Vec::new(),
+            own: Vec::new(),
         }
     }
 
@@ -156,6 +159,7 @@ impl<R: Replica> Follower<R> {
             let lag_ms = now_ms.saturating_sub(self.confirmed_ms);
             let is_known = self.confirmed_ms > 0;
             announced.lag_ms = u32::try_from(lag_ms).ok().filter(|_| is_known);
+            announced.log = self.log;
         }
         Entry::Beat(Beat {
             run: self.run,
@@ -265,7 +269,12 @@ impl<R: Replica> Follower<R> {
                     self.heard_ms = self.heard_ms.max(own_ms);
                 }
                 // INVARIANT 4.
-                Some(Entry::Purge(purge)) => purges.push((record.sequence, Some(purge))),
+                Some(Entry::Purge(purge)) => {
+                    if purge.run == self.run {
+                        self.own.push(purge.count);
+                    }
+                    purges.push((record.sequence, Some(purge)));
+                }
                 None => {
                     self.counts.unknown += 1;
                     purges.push((record.sequence, None));
@@ -371,6 +380,11 @@ impl<R: Replica> Follower<R> {
         let heard = std::mem::take(&mut self.heard).into_iter();
         let known = heard.filter_map(|name| Some((name.clone(), self.members.get(&name)?.clone())));
         known.collect()
+    }
+
+    /// Numbers of purges of this process that came back by the log since this was asked.
+    pub fn take_own(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.own)
     }
 
     /// Counts so far.

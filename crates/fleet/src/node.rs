@@ -16,6 +16,7 @@
 //! 3. Whoever stops a node waits until it does not touch its zones any more, unless their disk does
 //!    not answer.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -172,6 +173,8 @@ struct Core {
     has_ledgers: Notify,
     publishing: Arc<Semaphore>,
     purges: AtomicU64,
+    /// Purges of this node that wait for the fleet, by number, and the log that they came back by.
+    awaited: Mutex<BTreeMap<u64, Option<[u8; 16]>>>,
     acknowledged: AtomicU64,
     local: AtomicU64,
 }
@@ -237,6 +240,7 @@ impl Node {
             has_ledgers: Notify::new(),
             publishing: Arc::new(Semaphore::new(PUBLISHING_MAX)),
             purges: AtomicU64::new(0),
+            awaited: Mutex::default(),
             acknowledged: AtomicU64::new(0),
             local: AtomicU64::new(0),
         });
@@ -386,15 +390,20 @@ impl Node {
 
     fn begin(&self, zone: &str, (target, mode): (Target, Mode), wait: Await) -> JoinHandle<Reach> {
         let core = Arc::clone(&self.core);
+        let count = core.purges.fetch_add(1, Ordering::Relaxed);
         let entry = Entry::Purge(Purge {
             run: core.run,
-            count: core.purges.fetch_add(1, Ordering::Relaxed),
+            count,
             zone: Bytes::copy_from_slice(zone.as_bytes()),
             mode,
             target,
         });
         self.runtime.spawn(async move {
-            let reach = core.publish(&entry, wait).await;
+            if wait == Await::Fleet {
+                lock(&core.awaited).insert(count, None);
+            }
+            let reach = core.publish((&entry, count), wait).await;
+            lock(&core.awaited).remove(&count);
             let tally = match &reach {
                 Reach::Local(_) => &core.local,
                 _ => &core.acknowledged,
@@ -411,7 +420,7 @@ fn ending() -> Reach {
 }
 
 impl Core {
-    async fn publish(&self, entry: &Entry, wait: Await) -> Reach {
+    async fn publish(&self, (entry, count): (&Entry, u64), wait: Await) -> Reach {
         let Ok(_place) = self.publishing.try_acquire() else {
             return Reach::Local("too many purges are on their way".to_owned());
         };
@@ -430,7 +439,7 @@ impl Core {
             Await::Fleet => {
                 // After `max_lag` it is everywhere, whoever was heard of.
                 let most = self.conf.max_lag + MARGIN;
-                let _ = clock::within(most, self.everywhere(sequence)).await;
+                let _ = clock::within(most, self.everywhere((count, sequence))).await;
                 Reach::Everywhere { sequence }
             }
         }
@@ -463,11 +472,17 @@ impl Core {
         }
     }
 
-    async fn everywhere(&self, sequence: u64) {
+    /// Waits until a purge of this node is everywhere. Its sequence is one of the log that it came
+    /// back by: the log may have been made anew since the view was told.
+    async fn everywhere(&self, (count, sequence): (u64, u64)) {
         let mut changes = self.changes.subscribe();
         let max_lag_ms = millis(self.conf.max_lag);
         loop {
-            let is_so = lock(&self.view).is_everywhere(sequence, now_ms(), max_lag_ms);
+            let is_so = {
+                let view = lock(&self.view);
+                let by = lock(&self.awaited).get(&count).copied().flatten();
+                by.is_some() && by == view.log && view.is_everywhere(sequence, now_ms(), max_lag_ms)
+            };
             if is_so || changes.changed().await.is_err() {
                 return;
             }
@@ -551,6 +566,7 @@ impl Scene<Arc<CacheZone>> for Listener<'_> {
         };
         let heard = follower.take_heard().into_iter().map(at);
         let counts = follower.counts();
+        let (own, log) = (follower.take_own(), follower.log());
         follower.announce(Some(core.peers.announced()));
         let mut view = lock(&core.view);
         let is_first_rival = view.counts.rivals == 0 && counts.rivals > 0;
@@ -558,7 +574,14 @@ impl Scene<Arc<CacheZone>> for Listener<'_> {
         view.confirmed_ms = follower.confirmed_ms();
         view.members.extend(heard);
         view.counts = counts;
-        view.log = follower.log();
+        view.log = log;
+        let mut awaited = lock(&core.awaited);
+        for count in own {
+            if let Some(by) = awaited.get_mut(&count) {
+                *by = log;
+            }
+        }
+        drop(awaited);
         view.newest_ms = newest_ms;
         core.peers.hear(view.members.iter());
         lock(&core.census).hear(view.members.iter(), at_ms);

@@ -190,8 +190,9 @@ impl Peers {
             address: address.map_or_else(String::new, |address| address.to_string()),
             weight: self.conf.weight,
             load: self.load.load(Relaxed),
-            // The follower knows it.
+            // The follower knows both.
             lag_ms: None,
+            log: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }

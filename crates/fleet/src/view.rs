@@ -5,6 +5,8 @@
 //!    would have to come back to it by the same log. A node whose first beat comes later has
 //!    everything before.
 //! 2. Nodes are heard of by this machine's own clock, after they have written.
+//! 3. What a node has taken counts only if it names the log that is followed here: a log that was
+//!    made anew begins its sequences again, and who has not noticed tells those of the old one.
 
 use std::collections::BTreeMap;
 
@@ -41,15 +43,18 @@ pub struct View {
 }
 
 impl View {
-    /// True if a purge with this sequence is in force on all nodes that serve at `now_ms`.
+    /// True if a purge with this sequence in the log that is followed is in force on all nodes that serve at `now_ms`.
     pub fn is_everywhere(&self, sequence: u64, now_ms: u64, max_lag_ms: u64) -> bool {
         // What is not known cannot be waited for.
         if self.members.len() >= MEMBERS_MAX || self.counts.rivals > 0 {
             return false;
         }
-        // INVARIANT 1.
+        // INVARIANTS 1 and 3.
         let has = |heard: &Heard| {
-            heard.member.taken >= sequence || now_ms.saturating_sub(heard.at_ms) > max_lag_ms
+            let announced = heard.member.announced.as_ref();
+            let is_of_log = self.log.is_some() && announced.and_then(|it| it.log) == self.log;
+            let has_taken = is_of_log && heard.member.taken >= sequence;
+            has_taken || now_ms.saturating_sub(heard.at_ms) > max_lag_ms
         };
         self.taken >= sequence && self.members.values().all(has)
     }
@@ -70,6 +75,7 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::entry::Announced;
 
     fn heard(taken: u64, at_ms: u64) -> Heard {
         Heard {
@@ -77,7 +83,10 @@ mod tests {
                 run: [0; 16],
                 taken,
                 at_ms: 1,
-                announced: None,
+                announced: Some(Announced {
+                    log: Some([1; 16]),
+                    ..Announced::default()
+                }),
             },
             at_ms,
             was_recent: true,
@@ -87,6 +96,7 @@ mod tests {
     #[test]
     fn purge_is_everywhere_when_all_have_it_that_may_serve() {
         let of = |taken, others: &[(u64, u64)]| View {
+            log: Some([1; 16]),
             taken,
             members: others
                 .iter()
@@ -107,6 +117,12 @@ mod tests {
         for (view, expected) in table {
             assert_eq!(view.is_everywhere(7, 10_000, 5_000), expected, "{view:?}");
         }
+        // Sequences of the log of before say nothing of this one.
+        let anew = View {
+            log: Some([2; 16]),
+            ..of(7, &[(9, 10_000)])
+        };
+        assert!(!anew.is_everywhere(7, 10_000, 5_000));
         let mut rival = of(7, &[(7, 10_000)]);
         rival.counts.rivals = 1;
         assert!(!rival.is_everywhere(7, 10_000, 5_000));

@@ -24,6 +24,7 @@ use crate::head::{FieldsWriter, StoredHead};
 use crate::ignore::IgnorableField;
 use crate::reason::{Note, Reason};
 use crate::status::CacheStatus;
+use crate::tag;
 use crate::variant::RequestFields;
 use crate::zone::FoundEntry;
 
@@ -52,6 +53,11 @@ pub(super) fn renew<X: Exchange, F: Fetched>(
     let own = Lifetime::renewed(&given, fetched, (&kept, now));
     let ruling = x.ruling(kept.status, &|each| each_stored_field(&kept, each));
     let life = Lifetime::renewed_by(own, ruling.as_ref(), (&walk.rules, now));
+    if walk.rules.is_rfc() {
+        let ruled = ruling.map(|ruling| ruling.tags).unwrap_or_default();
+        let fresh = x.tags(&|each| each_stored_field(&kept, each), &ruled);
+        kept.tags = tag::renewed(&kept.tags, &fresh);
+    }
     let end = match (life, selection) {
         // INVARIANT 2.
         (_, Selection::Nobody) | (None, Selection::Other(..)) => {

@@ -65,17 +65,15 @@ fn of_uris(req: &mut Request, (target, zone): (&PassTarget, &Arc<CacheZone>), he
     }
 }
 
-/// Removes what the safe requests for a URI are answered with, whatever of a request is in the keys,
-/// and what the request itself would be.
+/// Removes what a GET of the URI is answered with, whatever of a request is in the keys, and what
+/// the request itself would be.
 fn remove(req: &mut Request, target: &PassTarget, zone: &Arc<CacheZone>) {
     let mut texts = keys(req, target, zone);
-    for method in [Method::Get, Method::Head] {
-        let mut safe = req.background();
-        safe.method = method;
-        safe.head = Rc::new(req.head.as_safe(method));
-        safe.body = RequestBody::none();
-        texts.extend(keys(&mut safe, target, zone));
-    }
+    let mut safe = req.background();
+    safe.method = Method::Get;
+    safe.head = Rc::new(req.head.as_safe(Method::Get));
+    safe.body = RequestBody::none();
+    texts.extend(keys(&mut safe, target, zone));
     texts.sort();
     texts.dedup();
     for text in texts {
