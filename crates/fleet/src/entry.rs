@@ -21,7 +21,9 @@
 //! do (4), milliseconds since it had everything (4; all ones for never), the name of the log that it
 //! follows (16; zeros for none), the length of the name of its software's version (1) and that, and
 //! the address at which peers ask it (rest; empty if it owns nothing). Version 2 does not name the
-//! log; one of another version announces nothing.
+//! log; one of another version announces nothing. Version 255, alone, makes the entry a farewell:
+//! somebody else says for the node, which is silent, that it will not come back. So it stands in
+//! place of the node's last beat, and who does not know of farewells reads a beat.
 //!
 //! The log keeps the newest entry of each subject. So a subject names all that makes a newer entry
 //! stand for an older one: the zone, the mode and the target of a purge, the node of a beat.
@@ -35,6 +37,8 @@ const VERSION: u8 = 1;
 const ANNOUNCED_VERSION: u8 = 3;
 /// Version of those that do not name the log.
 const WITHOUT_LOG: u8 = 2;
+/// The same of a farewell.
+const FAREWELL_VERSION: u8 = 255;
 /// Bytes of the digest of a target that its subject has: enough that nobody finds two alike.
 const DIGEST_LEN: usize = 20;
 /// Tags of a purge; as many as a request may name.
@@ -48,6 +52,13 @@ pub type Run = [u8; 16];
 pub enum Entry {
     /// A node lives.
     Beat(Beat),
+    /// A node that was silent has left for good, by the word of an operator.
+    Farewell {
+        /// Process that wrote it, which is of another node.
+        run: Run,
+        /// Name of the node that has left.
+        node: String,
+    },
     /// Something was purged.
     Purge(Purge),
 }
@@ -156,6 +167,15 @@ impl Entry {
                     announced.put(&mut out);
                 }
             }
+            Entry::Farewell { run, node } => {
+                out.put_u8(0);
+                out.put_slice(run);
+                // Neither its number nor what the node had says anything any more.
+                out.put_u64_le(0);
+                out.put_u64_le(0);
+                out.put_slice(node.as_bytes());
+                out.put_slice(&[0, FAREWELL_VERSION]);
+            }
             Entry::Purge(purge) => {
                 out.put_u8(1);
                 out.put_slice(&purge.run);
@@ -182,6 +202,9 @@ impl Entry {
                 let end = rest.iter().position(|byte| *byte == 0);
                 let name = rest.split_to(end.unwrap_or(rest.len()));
                 let node = std::str::from_utf8(&name).ok()?.to_owned();
+                if *rest == [0, FAREWELL_VERSION] {
+                    return Some(Entry::Farewell { run, node });
+                }
                 Some(Entry::Beat(Beat {
                     run,
                     count,
@@ -197,8 +220,10 @@ impl Entry {
 
     /// Subject of the entry in the log of a fleet.
     pub fn subject(&self, fleet: &str) -> String {
+        let of_node = |node: &str| format!("mp.{fleet}.beat.{}", token(node.as_bytes()));
         match self {
-            Entry::Beat(beat) => format!("mp.{fleet}.beat.{}", token(beat.node.as_bytes())),
+            Entry::Beat(beat) => of_node(&beat.node),
+            Entry::Farewell { node, .. } => of_node(node),
             Entry::Purge(purge) => {
                 let mut matter = BytesMut::new();
                 purge.put_matter(&mut matter);
@@ -331,6 +356,10 @@ mod tests {
             version: "1.2.3".to_owned(),
         };
         vec![
+            Entry::Farewell {
+                run: [4; 16],
+                node: "edge-4".to_owned(),
+            },
             Entry::Beat(beat.clone()),
             Entry::Beat(Beat {
                 announced: Some(announced),

@@ -114,6 +114,8 @@ pub struct Follower<R> {
     members: BTreeMap<String, Member>,
     /// Nodes that were heard of since somebody asked.
     heard: BTreeSet<String>,
+    /// Nodes that have left since somebody asked.
+    left: BTreeSet<String>,
     counts: Counts,
     gaps: Vec<(Bytes, Gap)>,
     /// Numbers of purges of this process that came back since somebody asked.
@@ -142,6 +144,7 @@ impl<R: Replica> Follower<R> {
             retain: Duration::ZERO,
             members: BTreeMap::new(),
             heard: BTreeSet::new(),
+            left: BTreeSet::new(),
             counts: Counts::default(),
             gaps: Vec::new(),
             own: Vec::new(),
@@ -268,6 +271,7 @@ impl<R: Replica> Follower<R> {
                     let own_ms = self.hear(beat, record).unwrap_or(0);
                     self.heard_ms = self.heard_ms.max(own_ms);
                 }
+                Some(Entry::Farewell { node, .. }) => self.forget(node),
                 // INVARIANT 4.
                 Some(Entry::Purge(purge)) => {
                     if purge.run == self.run {
@@ -365,6 +369,13 @@ impl<R: Replica> Follower<R> {
         at_ms
     }
 
+    /// Notes that a node has left; its next beat makes it one again.
+    fn forget(&mut self, node: String) {
+        self.members.remove(&node);
+        self.heard.remove(&node);
+        self.left.insert(node);
+    }
+
     /// Time up to which everything that was acknowledged is in force; 0 for never.
     pub fn confirmed_ms(&self) -> u64 {
         self.confirmed_ms
@@ -385,6 +396,11 @@ impl<R: Replica> Follower<R> {
     /// Numbers of purges of this process that came back by the log since this was asked.
     pub fn take_own(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.own)
+    }
+
+    /// Nodes that have left since this was asked; those that were heard of came back afterwards.
+    pub fn take_left(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.left)
     }
 
     /// Counts so far.

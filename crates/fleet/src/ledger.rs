@@ -160,7 +160,7 @@ impl Known {
             at_ms: record.at_ms,
         };
         match Entry::decode(&record.payload) {
-            Some(Entry::Beat(_)) => {}
+            Some(Entry::Beat(_) | Entry::Farewell { .. }) => {}
             Some(Entry::Purge(purge)) => {
                 if let Some(ledger) = self.ledgers.get_mut(&purge.zone[..]) {
                     ledger.note(&purge.target, purge.mode, at);

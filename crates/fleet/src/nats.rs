@@ -210,6 +210,36 @@ impl NatsLog {
         Ok(())
     }
 
+    /// Puts records without a name in place of those of a node; how many.
+    pub(crate) async fn disown_tallies(&self, node: &str) -> Result<u64, LogError> {
+        let of = failed("writing the counters of sites");
+        self.check_connected(&of)?;
+        let wanted = PushConfig {
+            deliver_policy: DeliverPolicy::LastPerSubject,
+            filter_subject: format!("mp.{}.sites.>", self.conf.fleet),
+            ..self.reader()
+        };
+        let made = self.tallies().await?.create_consumer(wanted).await;
+        let consumer = made.map_err(|it| of(&it))?;
+        let mut pending = consumer.cached_info().num_pending;
+        let mut messages = consumer.messages().await.map_err(|it| of(&it))?;
+        let mut count = 0;
+        while pending > 0 {
+            let next = messages.next().await;
+            let message = next
+                .ok_or_else(|| of(&"the connection ended"))?
+                .map_err(|it| of(&it))?;
+            pending = message.info().map_err(|it| of(&it))?.pending;
+            let Some(record) = tally::disowned(&message.payload, node) else {
+                continue;
+            };
+            let sent = self.context.publish(message.subject.clone(), record).await;
+            sent.map_err(|it| of(&it))?.await.map_err(|it| of(&it))?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
     /// Questions to a node of this name.
     pub(crate) async fn questions(&self, node: &str) -> Result<Subscriber, LogError> {
         let subscribed = self

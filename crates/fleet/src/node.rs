@@ -136,6 +136,17 @@ pub enum Await {
     Fleet,
 }
 
+/// The reason why a node has not left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotLeft {
+    /// The node is heard of, or is this one.
+    Lives,
+    /// Nobody has heard of it.
+    Unknown,
+    /// The log cannot be told.
+    Failed(String),
+}
+
 /// Counts of this node's own purges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Published {
@@ -319,6 +330,17 @@ impl Node {
         told.recv().unwrap_or_else(|_| Err(LEAVING.to_owned()))
     }
 
+    /// Has a node leave the fleet for good, on a thread that may wait.
+    pub fn leave_and_wait(&self, name: &str) -> Result<(), NotLeft> {
+        let (tell, told) = sync_channel(1);
+        let (core, name) = (Arc::clone(&self.core), name.to_owned());
+        self.runtime.spawn(async move {
+            let _ = tell.send(core.leave(name).await);
+        });
+        told.recv()
+            .unwrap_or_else(|_| Err(NotLeft::Failed(LEAVING.to_owned())))
+    }
+
     /// Asks another node, on a thread that may wait; or the reason why it has not answered.
     pub(crate) fn ask_and_wait(&self, to: &str, question: &Question) -> Result<Piece, String> {
         let (tell, told) = sync_channel(1);
@@ -458,6 +480,38 @@ impl Core {
         }
     }
 
+    /// The counters of the node stay, as those of nobody; then all are told.
+    async fn leave(&self, name: String) -> Result<(), NotLeft> {
+        let max_lag_ms = millis(self.conf.max_lag);
+        let (is_known, is_live) = {
+            let view = lock(&self.view);
+            let heard = view.members.get(&name);
+            let is_recent = |it: &Heard| now_ms().saturating_sub(it.at_ms) <= max_lag_ms;
+            (heard.is_some(), heard.is_some_and(is_recent))
+        };
+        if is_live || name == self.conf.log.node {
+            return Err(NotLeft::Lives);
+        }
+        let Some(log) = lock(&self.log).clone() else {
+            return Err(NotLeft::Failed("no server is connected".to_owned()));
+        };
+        let (run, node) = (self.run, name.clone());
+        let leaving = async {
+            let disowned = log.disown_tallies(&name).await?;
+            if !is_known && disowned == 0 {
+                return Ok(false);
+            }
+            log.append(&Entry::Farewell { run, node }).await?;
+            Ok::<_, LogError>(true)
+        };
+        match clock::within(SUM_WITHIN, leaving).await {
+            Some(Ok(true)) => Ok(()),
+            Some(Ok(false)) => Err(NotLeft::Unknown),
+            Some(Err(error)) => Err(NotLeft::Failed(error.to_string())),
+            None => Err(NotLeft::Failed("the log does not answer".to_owned())),
+        }
+    }
+
     async fn sum(&self) -> Result<Sum, String> {
         let Ok(_place) = self.summing.try_acquire() else {
             return Err("too many ask at once".to_owned());
@@ -564,6 +618,7 @@ impl Scene<Arc<CacheZone>> for Listener<'_> {
             };
             (name, heard)
         };
+        let left = follower.take_left();
         let heard = follower.take_heard().into_iter().map(at);
         let counts = follower.counts();
         let (own, log) = (follower.take_own(), follower.log());
@@ -572,6 +627,7 @@ impl Scene<Arc<CacheZone>> for Listener<'_> {
         let is_first_rival = view.counts.rivals == 0 && counts.rivals > 0;
         view.taken = follower.settled();
         view.confirmed_ms = follower.confirmed_ms();
+        view.members.retain(|name, _| !left.contains(name));
         view.members.extend(heard);
         view.counts = counts;
         view.log = log;

@@ -17,7 +17,7 @@
 //! |---|---|---|---|
 //! | 0 | 1 | version | 1 |
 //! | 1 | 16 | ledger | name of the ledger |
-//! | 17 | 1 | length | of the node's name, which follows |
+//! | 17 | 1 | length | of the node's name, which follows; 0 if the node has left for good |
 //! | | | rows | length of a name (1), the name, number of counters (1), each in LEB128 |
 //!
 //! A record that is cut off or of another version is counted as unknown, and adds nothing.
@@ -45,6 +45,8 @@ const NAMES_MAX: usize = 16_384;
 pub const EXCESS: &[u8] = b"*";
 
 const VERSION: u8 = 1;
+/// Bytes of a record before the node's name.
+const HEAD_LEN: usize = 1 + 16;
 
 /// Name of a ledger.
 pub type LedgerId = [u8; 16];
@@ -168,7 +170,9 @@ impl Sum {
             self.unknown += 1;
             return;
         };
-        if self.nodes.len() < MEMBERS_MAX || self.nodes.contains_key(&node) {
+        // Nodes that have left count, and are no part of the fleet.
+        let has_room = self.nodes.len() < MEMBERS_MAX || self.nodes.contains_key(&node);
+        if has_room && !node.is_empty() {
             let newest_ms = self.nodes.entry(node).or_default();
             *newest_ms = at_ms.max(*newest_ms);
         }
@@ -183,6 +187,14 @@ impl Sum {
             add(self.rows.entry(name).or_default(), &counters);
         }
     }
+}
+
+/// A record as one of nobody, if it is one of this node.
+pub(crate) fn disowned(record: &Bytes, node: &str) -> Option<Bytes> {
+    let (head, mut rest) = (record.get(..HEAD_LEN)?, record.slice(HEAD_LEN..));
+    let name = take_name(&mut rest)?;
+    let is_its = head.first() == Some(&VERSION) && name == node.as_bytes();
+    is_its.then(|| [head, &[0], &rest].concat().into())
 }
 
 type Rows = Vec<(Bytes, Vec<u64>)>;
@@ -242,6 +254,24 @@ mod tests {
         let nodes: Vec<(&str, u64)> = sum.nodes.iter().map(|(n, at)| (&n[..], *at)).collect();
         assert_eq!(nodes, [("n1", 7), ("n2", 7)]);
         assert_eq!(sum.unknown, 0);
+    }
+
+    #[test]
+    fn counters_of_a_node_that_has_left_stay_in_the_sum() {
+        let (mut before, mut after) = (Sum::default(), Sum::default());
+        let counted = tally(1, &[("a", &[1, 300]), ("b", &[2])]);
+        for record in counted.records("n1") {
+            before.take(&record, 7);
+            assert_eq!(disowned(&record, "n2"), None);
+            let left = disowned(&record, "n1").unwrap();
+            assert_eq!(disowned(&left, "n1"), None, "once");
+            after.take(&left, 9);
+        }
+        assert_eq!(after.rows, before.rows);
+        assert_eq!((before.nodes.len(), after.nodes.len()), (1, 0));
+        let cut = Bytes::from_static(&[VERSION; HEAD_LEN]);
+        assert_eq!(disowned(&cut, ""), None);
+        assert_eq!(disowned(&cut.slice(1..), ""), None);
     }
 
     #[test]

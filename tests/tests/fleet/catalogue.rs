@@ -79,7 +79,38 @@ fn entries_of_all_nodes_are_one_table_and_who_is_away_is_named() -> Result<()> {
     };
     let rest = table(&nodes[0], COUNTS, are_away)?;
     assert_eq!(rest, "node,n,held\nn1,1,5\nn3,1,5\n");
-    Ok(())
+
+    who_has_left_is_missed_by_nobody(&mut nodes, COUNTS, &rest)
+}
+
+/// The second and the fourth of four nodes are away; what the others have is `rest`.
+fn who_has_left_is_missed_by_nobody(nodes: &mut [Node], query: &str, rest: &str) -> Result<()> {
+    let are_all = |status: i32, failure: &str| status == 0 && failure.is_empty();
+    for name in ["n2", "n4"] {
+        let (status, said, failure) = run(&nodes[0], &["fleet", "leave", name])?;
+        ensure!(status == Some(0), "{failure}");
+        assert_eq!(said, format!("fleet edge: node {name} has left\n"));
+    }
+    for node in [&nodes[0], &nodes[2]] {
+        assert_eq!(table(node, query, are_all)?, rest);
+    }
+    // One that lives, or is this one, does not leave; one that nobody knows cannot.
+    for (name, status, why) in [
+        ("n3", 2, "node \"n3\" lives"),
+        ("n1", 2, "node \"n1\" lives"),
+        ("n7", 1, "no node \"n7\" was heard of"),
+    ] {
+        let (ended, _, failure) = run(&nodes[0], &["fleet", "leave", name])?;
+        ensure!(ended == Some(status) && failure.contains(why), "{failure}");
+    }
+    // One that comes back is a node again.
+    nodes[1].proxy.restart()?;
+    nodes[1].wait_until_ready()?;
+    let back = || {
+        let said = table(&nodes[0], query, are_all).ok()?;
+        (said == "node,n,held\nn1,1,5\nn2,400,2000\nn3,1,5\n").then_some(())
+    };
+    Deadline::after(WAIT).poll(back).context("never back")
 }
 
 #[test]

@@ -116,12 +116,35 @@ fn counters_of_all_nodes_are_summed_over_restarts_and_deaths() -> Result<()> {
         assert!(said.contains(part), "{part}: {said}");
     }
 
+    counters_of_who_leaves_stay(&mut nodes, 10)?;
+
     nats.kill()?;
     let is_told = || report(&nodes[2]).ok().filter(|(status, _)| *status == 503);
     let told = Deadline::after(WAIT).poll(is_told).context("never 503")?;
     assert!(told.1["error"].as_str().is_some_and(|it| !it.is_empty()));
     let answer = nodes[2].client.get("/api/millpond/1/fleets/other/sites")?;
     assert_eq!(answer.status, 404);
+    Ok(())
+}
+
+/// The second node is silent, and leaves; a sum is that of all.
+fn counters_of_who_leaves_stay(nodes: &mut [Node], sum: u64) -> Result<()> {
+    let target = "/api/millpond/1/fleets/edge/nodes/n1";
+    let leaving = Request::new("DELETE", target).header("Millpond-Api", "1");
+    let answer = nodes[2].client.send(&leaving)?;
+    assert_eq!(
+        (answer.status, answer.text().trim()),
+        (200, r#"{"fleet":"edge","node":"n1"}"#)
+    );
+    let left = report(&nodes[2])?.1;
+    let parts = left["nodes"].as_array().context("nodes")?.iter();
+    let names: Vec<_> = parts.map(|it| it["name"].clone()).collect();
+    assert_eq!(names, ["n0", "n2"]);
+    assert_eq!(shop(&left).context("a site")?["requests"], sum);
+    // And is not counted twice when it comes back all the same.
+    nodes[1].proxy.restart()?;
+    ask(&nodes[1], 1)?;
+    wait_for(&nodes[2], sum + 1)?;
     Ok(())
 }
 

@@ -5,12 +5,15 @@
 //!
 //! `millpond fleet sites`: the counters of sites of all nodes, summed, and how old the part of each
 //! node is. The exit status is 1 if a node that lives has told none.
+//!
+//! `millpond fleet leave NODE`: a node that is silent has left for good, in all fleets of the
+//! process that have heard of it. The exit status is 1 if none has.
 
 use anyhow::Result;
 use millpond_server::control::api::Verb;
 use millpond_server::control::fleet::{
-    FleetCountersReport, FleetNodeReport, FleetReport, FleetSiteReport, FleetSitesReport,
-    FleetsReport,
+    FleetCountersReport, FleetLeftReport, FleetNodeReport, FleetReport, FleetSiteReport,
+    FleetSitesReport, FleetsReport,
 };
 use millpond_server::control::query::Parameters;
 
@@ -26,6 +29,42 @@ pub(super) fn run(options: &Options, site: &Site) -> Result<Outcome> {
         About::Zones => status(options, site),
         About::Sites => sites(options, site),
     }
+}
+
+/// Has a node leave.
+pub(super) fn leave(options: &Options, site: &Site) -> Result<Outcome> {
+    let subject = options.subject.as_deref().unwrap_or_default();
+    let name = String::from_utf8_lossy(subject);
+    let fleets: FleetsReport = site
+        .whole(Verb::Get, &["fleets"], Parameters::new())
+        .map_err(Refusal::into_error)?;
+    let mut output = Output::stdout();
+    let mut has_left = false;
+    for fleet in &fleets.fleets {
+        let what = ["fleets", &fleet.name, "nodes", &name];
+        let left: FleetLeftReport = match site.whole(Verb::Delete, &what, Parameters::new()) {
+            Ok(left) => left,
+            Err(Refusal::NotFound(why)) => {
+                eprintln!("millpond: fleet \"{}\": {why}", plain(&fleet.name));
+                continue;
+            }
+            Err(refusal) => return Err(refusal.into_error()),
+        };
+        has_left = true;
+        match options.format {
+            Format::Json => output.line(&serde_json::to_string(&left)?)?,
+            Format::Text | Format::Csv => {
+                let (fleet, node) = (plain(&left.fleet), plain(&left.node));
+                output.line(&format!("fleet {fleet}: node {node} has left"))?;
+            }
+        }
+    }
+    output.end()?;
+    Ok(if has_left {
+        Outcome::Done
+    } else {
+        Outcome::Nothing
+    })
 }
 
 fn sites(options: &Options, site: &Site) -> Result<Outcome> {

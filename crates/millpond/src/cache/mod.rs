@@ -66,6 +66,7 @@ const USAGE: &str = "usage: millpond cache stat   [--sites]
                              [--ca FILE] [--insecure]
        millpond fleet status
        millpond fleet sites
+       millpond fleet leave  NODE
        millpond fleet purge  KEY|URL | --prefix TEXT | --wildcard TEXT | --site NAME | --host NAME
                              | --tag TAG... | --all   [--soft] [--dry-run]
        millpond why          URL [--method METHOD] [--client ADDRESS] [-H 'Name: value']...
@@ -112,6 +113,7 @@ fn obey(options: &Options) -> Result<Outcome> {
     let site = || Site::open(options);
     match options.command {
         Command::Fleet => fleet::run(options, &site()?),
+        Command::Leave => fleet::leave(options, &site()?),
         Command::Stat => stat::run(options, &site()?),
         Command::Ls => list::run(options, &site()?),
         Command::Export => match &options.sqlite {

@@ -19,6 +19,8 @@ use crate::options::{OfProcess, OptionError};
 pub(super) enum Command {
     /// `fleet status`, and about sites `fleet sites`; `fleet purge` is a purge.
     Fleet,
+    /// `fleet leave`.
+    Leave,
     Stat,
     Ls,
     Show,
@@ -61,7 +63,7 @@ impl Command {
     fn has_subject(self) -> bool {
         matches!(
             self,
-            Command::Show | Command::Purge | Command::Sql | Command::Why
+            Command::Show | Command::Purge | Command::Sql | Command::Why | Command::Leave
         )
     }
 }
@@ -163,7 +165,7 @@ pub(super) struct Options {
     pub(super) among: Among,
     pub(super) format: Format,
     pub(super) about: About,
-    /// A key or URL, or a query.
+    /// A key or URL, a query, or the name of a node.
     pub(super) subject: Option<Bytes>,
     /// Parameters for the API: filters, or a purge.
     pub(super) parameters: Parameters,
@@ -184,7 +186,7 @@ pub(super) struct Options {
 
 const NO_COMMAND: &str = "a command is needed: stat, ls, show, verify, purge, reset, export, sql \
                           or why";
-const NO_FLEET_COMMAND: &str = "a command is needed: status, sites or purge";
+const NO_FLEET_COMMAND: &str = "a command is needed: status, sites, leave or purge";
 const TIME: &str = "write a time such as 90s, 10m, 2h or 7d";
 const SIZE: &str = "write a size such as 4096, 10k, 5m or 1g";
 const NUMBER: &str = "write a number";
@@ -220,6 +222,7 @@ pub(super) fn parse(words: impl Iterator<Item = OsString>) -> Result<Options, Op
         match word.as_deref() {
             Some("status") => {}
             Some("sites") => options.about = About::Sites,
+            Some("leave") => options.command = Command::Leave,
             Some("purge") => {
                 options.command = Command::Purge;
                 options.among = Among::OfFleets;
@@ -249,7 +252,10 @@ impl Options {
         match (option.as_str(), self.command) {
             _ if self.process.apply(&option, &mut || Ok(text(&value()?)))? => {}
             ("--zone", command)
-                if !matches!(command, Command::Why | Command::Reset | Command::Fleet) =>
+                if !matches!(
+                    command,
+                    Command::Why | Command::Reset | Command::Fleet | Command::Leave
+                ) =>
             {
                 self.zone = Some(text(&value()?))
             }
@@ -396,6 +402,7 @@ impl Options {
         let named = types.count() + usize::from(self.subject.is_some());
         match (self.command, named) {
             (Command::Why, 0) => Err(OptionError::Nothing("a URL is needed")),
+            (Command::Leave, 0) => Err(OptionError::Nothing("the name of a node is needed")),
             (Command::Sql, 0) => Err(OptionError::Nothing("a query is needed")),
             (Command::Sql, _) if self.from.is_some() && self.is_narrowed() => {
                 let message = "with --from, what is asked for stands in the query alone";
@@ -560,6 +567,9 @@ mod tests {
             "fleet",
             "fleet purge",
             "fleet ls",
+            "fleet leave",
+            "fleet leave a b",
+            "fleet leave a --zone z",
             "fleet status a",
             "fleet status --zone z",
             "why",

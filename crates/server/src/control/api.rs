@@ -12,7 +12,7 @@
 //! | `GET /disks` | the disks of all zones: [`DisksReport`] |
 //! | `GET /fills` | what is being fetched for the zones now: [`FillsReport`] |
 //! | `GET /peers` | the peers of upstreams: [`PeersReport`](super::peers::PeersReport) |
-//! | `GET /fleets`, below it `NAME/sites` | the fleets, counters of all nodes ([`fleet`]) |
+//! | `GET /fleets`, `NAME/sites`, `DELETE NAME/nodes/NODE` | fleets, counters, leaving ([`fleet`]) |
 //! | … `NAME/nodes/NODE/zones/NAME/entries?FILTERS` | entries of another node |
 //! | `GET /purges` | what was purged last: [`PurgesReport`] |
 //! | `GET /events` | what happens to entries: [`EventReport`](super::events::EventReport) |
@@ -208,6 +208,9 @@ pub fn answer(scene: &Scene, ask: &Ask) -> Answer {
         (["peers"], Verb::Get) => reader.end().map(|()| peers::answer(scene)),
         (["fleets"], Verb::Get) => reader.end().map(|()| fleet::answer(scene)),
         (["fleets", name, "sites"], Verb::Get) => reader.end().map(|()| fleet::sites(scene, name)),
+        (["fleets", fleet, "nodes", node], Verb::Delete) => {
+            reader.end().map(|()| fleet::leave(scene, fleet, node))
+        }
         (["fleets", fleet, "nodes", node, "zones", zone, "entries"], Verb::Get) => {
             let place = [*fleet, *node, *zone];
             listed_elsewhere(reader).map(|()| fleet_list::entries(scene, place, &ask.parameters))
@@ -223,6 +226,7 @@ pub fn answer(scene: &Scene, ask: &Ask) -> Answer {
                 | "purges" | "events" | "warm",
             ]
             | ["fleets", _, "sites"]
+            | ["fleets", _, "nodes", _]
             | ["fleets", _, "nodes", _, "zones", _, "entries"],
             _,
         ) => Ok(report::problem(405, "the other method is meant")),

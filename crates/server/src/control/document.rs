@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::events::EventReport;
 use super::fleet::{
-    FleetCountersReport, FleetNodeReport, FleetReport, FleetSiteReport, FleetSitesReport,
-    FleetsReport,
+    FleetCountersReport, FleetLeftReport, FleetNodeReport, FleetReport, FleetSiteReport,
+    FleetSitesReport, FleetsReport,
 };
 use super::health::HealthReport;
 use super::holdings::{HeldReport, HoldingsReport};
@@ -111,6 +111,7 @@ fn described() -> Vec<(&'static str, Vec<&'static str>)> {
         ("FleetCounters", members::<FleetCountersReport>()),
         ("FleetSite", members::<FleetSiteReport>()),
         ("FleetSites", members::<FleetSitesReport>()),
+        ("FleetLeft", members::<FleetLeftReport>()),
         ("Fleets", members::<FleetsReport>()),
         ("PeerState", members::<PeerReport>()),
         ("PeerStates", members::<PeersReport>()),

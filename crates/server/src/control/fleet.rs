@@ -10,9 +10,10 @@ use std::time::Duration;
 use millpond_conf::value::Words;
 use millpond_exchange::stats::site::SiteCount;
 use millpond_fleet::Fleets;
-use millpond_fleet::node::{Node, now_ms};
+use millpond_fleet::node::{Node, NotLeft, now_ms};
 use millpond_fleet::tally::Sum;
 use millpond_fleet::view::Heard;
+use millpond_system::log::error::{self, Level};
 use serde::{Deserialize, Serialize};
 
 use super::api::{Answer, Scene, Standing};
@@ -96,6 +97,15 @@ pub struct FleetSitesReport {
     pub nodes: Vec<FleetCountersReport>,
     /// Sites that something was counted for, by name.
     pub sites: Vec<FleetSiteReport>,
+}
+
+/// A node that has left its fleet for good.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct FleetLeftReport {
+    /// Name of the fleet.
+    pub fleet: String,
+    /// Name of the node.
+    pub node: String,
 }
 
 /// The part of a node in the counters of its fleet.
@@ -234,6 +244,27 @@ pub(super) fn sites(scene: &Scene, name: &str) -> Answer {
     match node.sum_and_wait() {
         Ok(sum) => report::json(200, &FleetSitesReport::of(&node, &sum)),
         Err(why) => report::problem(503, why),
+    }
+}
+
+/// Has a node leave a fleet.
+pub(super) fn leave(scene: &Scene, fleet: &str, name: &str) -> Answer {
+    let Some(node) = fleets(scene).and_then(|fleets| fleets.find(fleet)) else {
+        return report::problem(404, format!("no fleet \"{fleet}\" is followed"));
+    };
+    match node.leave_and_wait(name) {
+        Ok(()) => {
+            let message = format_args!("fleet \"{fleet}\": node \"{name}\" has left for good");
+            error::process(Level::Notice, message);
+            let (fleet, node) = (fleet.to_owned(), name.to_owned());
+            report::json(200, &FleetLeftReport { fleet, node })
+        }
+        Err(NotLeft::Unknown) => report::problem(404, format!("no node \"{name}\" was heard of")),
+        Err(NotLeft::Lives) => {
+            let why = format!("node \"{name}\" lives: stop it, and wait for \"max_lag\"");
+            report::problem(409, why)
+        }
+        Err(NotLeft::Failed(why)) => report::problem(503, why),
     }
 }
 
