@@ -18,12 +18,12 @@
 //! target has. One that is not valid makes a reader purge everything: somebody acknowledged it.
 //!
 //! An announcement is 3 (its version), the weight (2), the requests of peers that the node has to
-//! do (4), milliseconds since it had everything (4; all ones for never), the name of the log that it
-//! follows (16; zeros for none), the length of the name of its software's version (1) and that, and
-//! the address at which peers ask it (rest; empty if it owns nothing). Version 2 does not name the
-//! log; one of another version announces nothing. Version 255, alone, makes the entry a farewell:
-//! somebody else says for the node, which is silent, that it will not come back. So it stands in
-//! place of the node's last beat, and who does not know of farewells reads a beat.
+//! do (4), milliseconds since it had everything (4; all ones for never), the name of the log that
+//! it follows (16; zeros for none), the length of the name of its software's version (1) and that,
+//! and the address at which peers ask it (rest; empty if it owns nothing). Version 2 does not name
+//! the log; one of another version announces nothing. Version 255, alone, makes the entry a
+//! farewell: somebody else says for the node, which is silent, that it will not come back. So it
+//! stands in place of the node's last beat, and who does not know of farewells reads a beat.
 //!
 //! The log keeps the newest entry of each subject. So a subject names all that makes a newer entry
 //! stand for an older one: the zone, the mode and the target of a purge, the node of a beat.
@@ -356,10 +356,6 @@ mod tests {
             version: "1.2.3".to_owned(),
         };
         vec![
-            Entry::Farewell {
-                run: [4; 16],
-                node: "edge-4".to_owned(),
-            },
             Entry::Beat(beat.clone()),
             Entry::Beat(Beat {
                 announced: Some(announced),
@@ -371,6 +367,10 @@ mod tests {
                 node: "edge-3".to_owned(),
                 ..beat
             }),
+            Entry::Farewell {
+                run: [4; 16],
+                node: "edge-4".to_owned(),
+            },
             purge(Mode::Hard, Target::Key(text.clone())),
             purge(Mode::Soft, Target::Prefix(Bytes::new())),
             purge(Mode::Hard, Target::Wildcard(text.clone())),
@@ -390,7 +390,7 @@ mod tests {
             let bytes = entry.encode();
             assert_eq!(Entry::decode(&bytes), Some(entry.clone()));
             // The name of a node has no end of its own.
-            let shortest = if matches!(entry, Entry::Beat(_)) {
+            let shortest = if matches!(entry, Entry::Beat(_) | Entry::Farewell { .. }) {
                 34
             } else {
                 bytes.len()
@@ -444,7 +444,8 @@ mod tests {
         subjects.extend(others.map(|target| purge(Mode::Hard, target).subject("edge")));
         assert_eq!(subjects[0], "mp.edge.beat.edge-1=2eexample");
         assert_eq!(subjects[1], "mp.edge.beat.edge-2");
-        for subject in &subjects[3..] {
+        assert_eq!(subjects[3], "mp.edge.beat.edge-4");
+        for subject in &subjects[4..] {
             assert!(subject.starts_with("mp.edge.purge.a=2eb."), "{subject}");
             assert_eq!(subject.split('.').count(), 7, "{subject}");
         }

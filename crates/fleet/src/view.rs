@@ -43,7 +43,8 @@ pub struct View {
 }
 
 impl View {
-    /// True if a purge with this sequence in the log that is followed is in force on all nodes that serve at `now_ms`.
+    /// True if a purge with this sequence in the log that is followed is in force on all nodes that
+    /// serve at `now_ms`.
     pub fn is_everywhere(&self, sequence: u64, now_ms: u64, max_lag_ms: u64) -> bool {
         // What is not known cannot be waited for.
         if self.members.len() >= MEMBERS_MAX || self.counts.rivals > 0 {

@@ -408,6 +408,10 @@ mod tests {
     use millpond_cache::head::FieldsWriter;
 
     #[test]
+    #[allow(
+        clippy::single_range_in_vec_init,
+        reason = "one slice is a list of one"
+    )]
     fn slices_are_cut_to_the_part() {
         let len = SLICE;
         let cases = [

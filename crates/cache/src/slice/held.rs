@@ -24,7 +24,7 @@ pub fn read(store: &Zone, set: &SliceSet, part: Range<u64>) -> Option<Bytes> {
         let index = set.index_of(at);
         let span = set.span(index);
         let entry = store.find(&set.key(store.keys(), index))?;
-        let is_ours = set.is_record(&entry.head(), index) && entry.len() == span.end - span.start;
+        let is_ours = set.is_record(entry.head(), index) && entry.len() == span.end - span.start;
         if !is_ours || span.is_empty() {
             return None;
         }
