@@ -140,8 +140,13 @@ impl<'a> Client<'a> {
         let certificate = self.wait_for_certificate(&place, answer).await?;
         let chain = self.chain(&certificate).await?;
         let pem = key.to_pem()?;
-        Issued::read(&chain, &String::from_utf8_lossy(&pem))
-            .map_err(|why| Error::Answer(format!("the certificate cannot be used: {why}")))
+        let unusable = |why| Error::Answer(format!("the certificate cannot be used: {why}"));
+        let issued = Issued::read(&chain, &String::from_utf8_lossy(&pem)).map_err(unusable)?;
+        let now_s = clock::now_ms().div_euclid(1000);
+        match issued.flaw(&ordered.names, now_s) {
+            Some(why) => Err(unusable(why)),
+            None => Ok(issued),
+        }
     }
 
     async fn new_order(

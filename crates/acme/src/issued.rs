@@ -2,6 +2,7 @@
 //!
 //! Whether the two belong together is looked at when they are read, wherever they come from.
 
+use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use openssl::x509::X509;
 use zeroize::Zeroizing;
 
 use crate::base64url;
+use crate::identifier::Identifier;
 
 /// A certificate with its key.
 #[derive(Debug)]
@@ -47,6 +49,35 @@ impl Issued {
             id,
         })
     }
+}
+
+impl Issued {
+    /// The reason why the certificate cannot serve these names at a time (seconds since 1970): an
+    /// authority that errs must not put a good one out of force.
+    pub(crate) fn flaw(&self, names: &[Identifier], now_s: i64) -> Option<String> {
+        // One that is not valid yet says as much about this machine's clock.
+        if self.valid.end <= now_s {
+            return Some("it has expired".to_owned());
+        }
+        let chain = X509::stack_from_pem(self.chain.as_bytes()).ok();
+        let leaf = chain.as_ref().and_then(|chain| chain.first());
+        let missing = names
+            .iter()
+            .find(|name| !leaf.is_some_and(|leaf| is_for(leaf, name)));
+        missing.map(|name| format!("it is not for {name}"))
+    }
+}
+
+/// RFC 8555 §7.4: a certificate has the names of its order.
+fn is_for(leaf: &X509, name: &Identifier) -> bool {
+    let names = leaf.subject_alt_names();
+    names.into_iter().flatten().any(|told| match name {
+        Identifier::Dns(host) => told
+            .dnsname()
+            .is_some_and(|it| it.eq_ignore_ascii_case(host)),
+        Identifier::Ip(IpAddr::V4(ip)) => told.ipaddress() == Some(&ip.octets()[..]),
+        Identifier::Ip(IpAddr::V6(ip)) => told.ipaddress() == Some(&ip.octets()[..]),
+    })
 }
 
 /// Validity and name of a chain's first certificate.
@@ -90,6 +121,8 @@ pub(crate) fn leads_to(chain: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::challenge::self_made;
+    use crate::key::{Key, KeyKind};
 
     /// The certificate of RFC 9773, appendix A.
     const EXAMPLE: &str = "-----BEGIN CERTIFICATE-----\n\
@@ -114,6 +147,26 @@ mod tests {
         assert!(leads_to(EXAMPLE, "Example CA"));
         assert!(!leads_to(EXAMPLE, "example.com"));
         assert!(!leads_to("", "Example CA"));
+    }
+
+    #[test]
+    fn certificate_for_other_names_or_of_yesterday_has_a_flaw() {
+        let host = |name: &str| Identifier::Dns(name.to_owned());
+        let key = Key::generate(KeyKind::default()).unwrap();
+        let made = self_made(&host("a.test"), "proof", &key).unwrap();
+        let pem = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        let chain = pem(made.to_pem().unwrap());
+        let issued = Issued::read(&chain, &pem(key.to_pem().unwrap().to_vec())).unwrap();
+        let now_s = issued.valid.start;
+        assert_eq!(issued.flaw(&[host("a.test")], now_s), None);
+        assert_eq!(issued.flaw(&[host("A.test")], now_s), None);
+        let both = [host("a.test"), host("b.test")];
+        let why = issued.flaw(&both, now_s).unwrap();
+        assert_eq!(why, "it is not for b.test");
+        let ip = [Identifier::Ip([127, 0, 0, 1].into())];
+        assert!(issued.flaw(&ip, now_s).is_some());
+        let why = issued.flaw(&[host("a.test")], issued.valid.end).unwrap();
+        assert_eq!(why, "it has expired");
     }
 
     #[test]
