@@ -34,6 +34,8 @@ pub enum Files {
     Noted(Arc<Mutex<Seen>>),
     /// Files are not read: another process has read them.
     Seen(Arc<Seen>),
+    /// Files that are held in memory stand before those of another source.
+    Over(Arc<Seen>, Box<Files>),
 }
 
 /// Files and folders that were read of a configuration.
@@ -58,6 +60,10 @@ impl Files {
                 Some(read) => read.clone(),
                 None => Err(format!("open() \"{}\" was not read", path.display())),
             },
+            Files::Over(held, below) => match held.files.get(path) {
+                Some(read) => read.clone(),
+                None => below.read(path),
+            },
         }
     }
 
@@ -79,6 +85,10 @@ impl Files {
                 Some(Ok(bytes)) => Ok(bytes.as_slice().into()),
                 _ => read(path),
             },
+            Files::Over(held, below) => match held.files.get(path) {
+                Some(Ok(bytes)) => Ok(bytes.as_slice().into()),
+                _ => below.read_with(path, read),
+            },
         }
     }
 
@@ -92,6 +102,10 @@ impl Files {
                 names
             }
             Files::Seen(seen) => seen.folders.get(dir).cloned().unwrap_or_default(),
+            Files::Over(held, below) => match held.folders.get(dir) {
+                Some(names) => names.clone(),
+                None => below.names_in(dir),
+            },
         }
     }
 
@@ -107,6 +121,7 @@ impl Files {
                 is_there
             }
             Files::Seen(seen) => seen.present.contains(path),
+            Files::Over(held, below) => held.present.contains(path) || below.exists(path),
         }
     }
 }

@@ -63,6 +63,11 @@ impl<'a> Includer<'a> {
         }
     }
 
+    /// Adds what is read to texts that were read before.
+    pub(crate) fn go_on_with(&mut self, sources: Sources) {
+        self.sources = sources;
+    }
+
     /// The statements of a text, with includes replaced.
     pub(crate) fn statements(
         &mut self,

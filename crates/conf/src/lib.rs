@@ -52,7 +52,7 @@ pub use context::ParseContext;
 pub use diagnostic::{Diagnostic, Diagnostics, Replacement, Severity};
 pub use dump::read_dump;
 pub use files::{Files, Seen};
-pub use load::{LoadOptions, load, load_text};
+pub use load::{LoadOptions, load, load_beside, load_text};
 pub use render::{Style, one_line};
 pub use schema::{Applied, Contexts, Directive, Family, Scope, Table, check_table};
 pub use source::{FileId, Place, Source, SourceKind, Sources, Span};

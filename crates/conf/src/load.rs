@@ -15,8 +15,8 @@ use crate::code;
 use crate::diagnostic::Diagnostics;
 use crate::files::Files;
 use crate::include::Includer;
-use crate::source::SourceKind;
-use crate::tree::Tree;
+use crate::source::{SourceKind, Sources};
+use crate::tree::{Statement, Tree};
 
 /// The largest file that is read. Address lists of tens of megabytes exist.
 pub const FILE_BYTES: u64 = 256 * 1024 * 1024;
@@ -55,6 +55,30 @@ pub fn load_text(
     diagnostics: &mut Diagnostics,
 ) -> Tree {
     assemble(Path::new(name), text.into(), options, diagnostics)
+}
+
+/// Reads the main file of another configuration, with files of its own, beside those of a tree; the
+/// statements are for the caller to put somewhere.
+pub fn load_beside(
+    path: &Path,
+    files: &Files,
+    sources: &mut Sources,
+    diagnostics: &mut Diagnostics,
+) -> Vec<Statement> {
+    let bytes = match files.read(path) {
+        Ok(bytes) => bytes,
+        Err(message) => {
+            let error = diagnostics.push_error(None, message);
+            error.code(code::MISSING_FILE);
+            return Vec::new();
+        }
+    };
+    let conf_dir = path.parent().unwrap_or(Path::new("")).to_owned();
+    let mut includer = Includer::new(conf_dir, files.clone(), diagnostics);
+    includer.go_on_with(std::mem::take(sources));
+    let statements = includer.statements(path.to_owned(), bytes, SourceKind::File);
+    *sources = includer.into_sources();
+    statements
 }
 
 fn assemble(
