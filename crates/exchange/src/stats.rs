@@ -145,11 +145,16 @@ impl CacheSnapshot {
     /// The part of the answers that came from the cache, of those that a cache looked at; 0 when
     /// there are none.
     pub fn hit_ratio(&self) -> f64 {
-        let asked = self.sum(|name| name != "-").requests;
+        let asked = self.looked_up();
         if asked == 0 {
             return 0.0;
         }
         self.from_cache().requests as f64 / asked as f64
+    }
+
+    /// Answers that a cache was asked for.
+    pub fn looked_up(&self) -> u64 {
+        self.sum(|name| name != "-").requests
     }
 
     fn sum(&self, is_meant: impl Fn(&str) -> bool) -> Count {

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use millpond_cache::zone::CacheZone;
 use millpond_system::log::error::{self, Level};
 
+use crate::config::rollout::Rollout;
 use crate::node::{FleetConf, Node, Sources};
 use crate::share::Share;
 
@@ -26,6 +27,8 @@ pub struct Fleets {
     shares: Mutex<BTreeMap<String, Arc<Share>>>,
     /// Things of the process that its nodes tell.
     sources: OnceLock<Sources>,
+    /// Configuration that comes from one of them.
+    rollout: Arc<Rollout>,
 }
 
 impl Fleets {
@@ -62,7 +65,7 @@ impl Fleets {
             let share = self.share(conf.name());
             let name = conf.name().to_owned();
             let sources = self.sources.get().cloned().unwrap_or_default();
-            match Node::start(conf, zones, share, sources) {
+            match Node::start(conf, zones, share, (sources, Arc::clone(&self.rollout))) {
                 Ok(node) => nodes.push(Arc::new(node)),
                 Err(error) => tell_failure(&name, &error),
             }
@@ -83,6 +86,11 @@ impl Fleets {
         let mut found = nodes.iter();
         let has = |node: &&Arc<Node>| node.zones().iter().any(|zone| zone.name == name);
         found.find(has).cloned()
+    }
+
+    /// Configuration that comes from one of the fleets.
+    pub fn rollout(&self) -> &Arc<Rollout> {
+        &self.rollout
     }
 
     /// All nodes.

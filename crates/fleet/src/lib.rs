@@ -37,10 +37,11 @@
 //! - `tally`: the counters of nodes, and their sum
 //! - `view`: knowledge of the fleet, for those who do not follow
 //! - `node`: the threads of one fleet, and the way of purges into its log
-//! - `fleets`: all fleets of a process, over reloads
+//! - `fleets`, `config`: fleets of a process over reloads; configuration that it takes in steps
 
 pub mod ask;
 pub mod asking;
+pub mod config;
 pub mod entry;
 pub mod fleets;
 pub mod follower;

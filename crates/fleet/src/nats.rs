@@ -10,7 +10,8 @@
 //! Questions to nodes are messages on `mp.FLEET.ask.NODE`, which no stream keeps.
 //!
 //! Tallies have a stream of their own, `MPSITES_FLEET`, with the subjects `mp.FLEET.sites.>`, one
-//! message each, which are kept for ever and are 65,536 at most.
+//! message each, which are kept for ever and are 65,536 at most; configuration has `MPCONF_FLEET`
+//! (`config/stream.rs`).
 //!
 //! The name of the log is the time at which the servers made the stream, in nanoseconds: a stream
 //! that is made anew has another. The consumer is one of this session, and numbers what it sends:
@@ -92,7 +93,7 @@ pub fn check_url(text: &str) -> Result<(), String> {
     }
 }
 
-fn failed(what: &'static str) -> impl Fn(&dyn Display) -> LogError {
+pub(crate) fn failed(what: &'static str) -> impl Fn(&dyn Display) -> LogError {
     move |why| LogError {
         what,
         why: why.to_string(),
@@ -133,7 +134,23 @@ impl NatsLog {
         Ok(NatsLog { conf, context })
     }
 
-    fn name(&self, kind: &str) -> String {
+    /// Name of the fleet.
+    pub(crate) fn fleet(&self) -> &str {
+        &self.conf.fleet
+    }
+
+    /// Replicas of streams that are made.
+    pub(crate) fn replicas(&self) -> usize {
+        self.conf.replicas
+    }
+
+    /// Requests to JetStream.
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Name of a stream.
+    pub(crate) fn name(&self, kind: &str) -> String {
         let fleet = token(self.conf.fleet.as_bytes()).replace('=', "_");
         format!("{kind}_{fleet}")
     }
@@ -168,14 +185,20 @@ impl NatsLog {
 
     /// Refuses without a connection: a message that waits for one would be sent when nobody waits
     /// for it any more.
-    fn check_connected(&self, of: &impl Fn(&dyn Display) -> LogError) -> Result<(), LogError> {
+    pub(crate) fn check_connected(
+        &self,
+        of: &impl Fn(&dyn Display) -> LogError,
+    ) -> Result<(), LogError> {
         match self.context.client().connection_state() {
             State::Connected => Ok(()),
             _ => Err(of(&"no server is connected")),
         }
     }
 
-    async fn found_or_made(&self, wanted: stream::Config) -> Result<Stream<Info>, LogError> {
+    pub(crate) async fn found_or_made(
+        &self,
+        wanted: stream::Config,
+    ) -> Result<Stream<Info>, LogError> {
         let of = failed("the stream of the fleet");
         let name = wanted.name.clone();
         if let Ok(stream) = self.context.get_stream(&name).await {
@@ -288,7 +311,7 @@ impl NatsLog {
     }
 
     /// A reader of its own, which acknowledges nothing and is forgotten when it goes.
-    fn reader(&self) -> PushConfig {
+    pub(crate) fn reader(&self) -> PushConfig {
         PushConfig {
             deliver_subject: self.context.client().new_inbox(),
             ack_policy: AckPolicy::None,

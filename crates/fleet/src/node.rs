@@ -38,6 +38,8 @@ use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::ask::{Catalogue, Lists, Piece, Question};
+use crate::config::ConfigConf;
+use crate::config::rollout::Rollout;
 use crate::entry::{Entry, Purge, Run};
 use crate::follower::{Follower, Member};
 use crate::gap::Gap;
@@ -90,6 +92,8 @@ pub struct FleetConf {
     pub on_lag: OnLag,
     /// Place of this node among its peers.
     pub peers: PeersConf,
+    /// Configuration that comes from the fleet, if any does.
+    pub config: Option<ConfigConf>,
 }
 
 impl FleetConf {
@@ -226,7 +230,7 @@ impl Node {
         conf: FleetConf,
         zones: Vec<Arc<CacheZone>>,
         share: Arc<Share>,
-        sources: Sources,
+        (sources, rollout): (Sources, Arc<Rollout>),
     ) -> std::io::Result<Node> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -277,6 +281,7 @@ impl Node {
                         () = tell_tallies(&tending) => {}
                         () = answer_questions(&tending) => {}
                         () = keep_ledgers(&tending) => {}
+                        () = take_configuration(&tending, &rollout) => {}
                         _ = over => {}
                     }
                 });
@@ -752,6 +757,14 @@ async fn keep_ledgers(core: &Core) {
             core.ledgers.forget();
         }
         clock::pause(TRY_EVERY).await;
+    }
+}
+
+/// Takes the configuration of the fleet, where it gives any.
+async fn take_configuration(core: &Core, rollout: &Rollout) {
+    match core.conf.config {
+        Some(_) => rollout.drive(|| lock(&core.log).clone()).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -195,6 +195,7 @@ impl Arguments {
             globals: self.globals.clone(),
             files: Default::default(),
             error_log,
+            beside: Default::default(),
         }
     }
 }

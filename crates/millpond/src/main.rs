@@ -13,6 +13,7 @@
 //! | `pid.rs` | the pid file, and `-s` |
 //! | `reload.rs` | `-s reload --wait` |
 //! | `cache/` | `millpond cache`: what is in the caches, and purging; `millpond fleet`: the same on all nodes |
+//! | `fleet_config/` | `millpond fleet config`: configuration that is given to a fleet in steps |
 //! | `top/` | `millpond top`: what a process does, live |
 //! | `sensor/` | `millpond sensor`: one question, answered for a monitor |
 //! | `check/` | `millpond check`: how a configuration fares |
@@ -29,6 +30,7 @@ mod daemon;
 mod demo;
 mod descriptors;
 mod explain;
+mod fleet_config;
 mod folders;
 mod identity;
 mod options;
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         match words.get(1).and_then(|word| word.to_str()) {
             Some("gauge") => return millpond_gauge::run(own(1)),
             Some("cache") => return exit(cache::run(own(2))),
+            Some("fleet") if words.get(2).is_some_and(|it| it == "config") => fleet_config::run,
             Some("fleet" | "why") => return exit(cache::run(own(1))),
             Some("demo") => demo::run,
             Some("check") => check::run,

@@ -29,7 +29,7 @@ use millpond_server::server::predecessor::Predecessor;
 use millpond_server::server::{Inherit, Process, Server, Standing};
 use millpond_server::sockets::activation;
 use millpond_server::sockets::{BindError, Inherited};
-use millpond_server::source::{ConfSource, Reading};
+use millpond_server::source::{ConfSource, Reading, bundled};
 use millpond_system::heritage::{self, Program};
 use millpond_system::log::error::{self, ErrorLog, Level};
 use millpond_system::log::{file, journal};
@@ -255,13 +255,17 @@ fn become_user(
     let declared = &server.conf().declared;
     zones::make_folders(&declared.zones).map_err(anyhow::Error::msg)?;
     declared.temp_folders.make()?;
+    bundled::make_folder(declared).map_err(anyhow::Error::msg)?;
     let folders = declared.zones.iter().flat_map(|zone| zone.paths());
-    let folders = folders.chain(declared.temp_folders.paths());
+    let folders = folders
+        .chain(bundled::folder(declared))
+        .chain(declared.temp_folders.paths());
     folders.for_each(|path| identity.give(path, Given::WithGroup));
     declared
         .zones
         .iter()
         .flat_map(|zone| zone.paths())
+        .chain(bundled::folder(declared))
         .for_each(|path| identity.give_content(path));
     let counters = ledger::place(server.conf());
     let single = server.control_path().into_iter().chain(counters.as_deref());

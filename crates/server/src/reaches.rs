@@ -151,6 +151,7 @@ impl Reaches<'_> {
         let inside = match name {
             "listen" => Some(("unix:", prefix, Right::Write)),
             "proxy_aws_sign" => Some(("credentials=", conf_dir, Right::Read)),
+            "config" => Some(("trusted_key=", conf_dir, Right::Read)),
             _ => None,
         };
         if let Some((before, start, right)) = inside {
@@ -206,6 +207,10 @@ impl Reaches<'_> {
             let folder = PathBuf::from(&tier.bucket);
             self.add(folder, Right::Write, "proxy_cache_path");
         }
+        let configs = declared.fleets.iter().filter_map(|it| it.config.as_ref());
+        for config in configs {
+            self.add(config.folder.clone(), Right::Write, "fleet");
+        }
         for path in declared.temp_folders.paths() {
             self.add(path.clone(), Right::Write, "client_body_temp_path");
         }
@@ -225,6 +230,20 @@ impl Reaches<'_> {
             self.add_file(path, Right::Write, "error_log");
         }
     }
+}
+
+/// The argument of a statement that names a file or a folder which is only read, without variables
+/// in it.
+pub(crate) fn file_argument(statement: &Statement) -> Option<usize> {
+    let name = statement.name.text.as_str();
+    let at = match name {
+        "js_import" | "js_preload_object" => statement.args.len().checked_sub(1)?,
+        _ => 0,
+    };
+    let word = statement.args.get(at)?;
+    let kind = use_of(name)?;
+    let is_read = matches!(kind, Use::Root | Use::Read | Use::Modules);
+    (is_read && is_path(&word.text) && !word.text.contains('$')).then_some(at)
 }
 
 /// True for a word that is a path, and neither a place elsewhere nor a word of the language. What

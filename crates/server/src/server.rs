@@ -20,6 +20,7 @@
 //! 3. One process has the caches, and one accepts connections, once the other serves.
 //! 4. `run` returns only after every worker has ended, or had its time to.
 
+mod figures;
 pub mod predecessor;
 mod pulse;
 mod reload;
@@ -36,6 +37,7 @@ use std::time::Duration;
 use millpond_exchange::settings::Conf;
 use millpond_exchange::worker::Shared;
 use millpond_fleet::Fleets;
+use millpond_fleet::config::rollout::Step;
 use millpond_fleet::node::Sources;
 use millpond_otlp::Exporters;
 use millpond_otlp::exporter::FLUSH_MAX;
@@ -65,7 +67,9 @@ use crate::handler::dashboard::history;
 use crate::pid::PidHolder;
 use crate::sockets::{BindError, Inherited, SocketFiles, Sockets};
 use crate::source::ConfSource;
+use crate::source::bundled::{self, Beside};
 use crate::telemetry;
+use figures::Counters;
 use predecessor::Predecessor;
 use pulse::Pulse;
 use successor::{News, Successor};
@@ -241,6 +245,7 @@ impl Server {
                 let declared = &self.conf.declared;
                 zones::make_folders(&declared.zones).map_err(StartError::Zone)?;
                 declared.temp_folders.make()?;
+                bundled::make_folder(declared).map_err(StartError::Zone)?;
                 Confinement::enter(demand, reaches)?
             }
         };
@@ -297,9 +302,22 @@ impl Server {
             counters: Some(Arc::clone(&self.shared.sites) as _),
             catalogue: Some(self.control.catalogue()),
         });
+        self.take_configuration(&fleets);
         fleets.serve(fleet::plan(&self.conf, |name| limits.are_split_in(name)));
         let tiers = self.shared.guests.of::<Tiers>();
         tiers.serve(tier::plan(&self.conf), &fleets);
+    }
+
+    /// Has the fleet that gives configuration, if one does, go on with what is in force.
+    fn take_configuration(&self, fleets: &Fleets) {
+        let declared = &self.conf.declared;
+        let giving = declared.fleets.iter().find_map(|fleet| {
+            let config = fleet.config.as_ref()?;
+            Some((fleet.name(), fleet.log.node.as_str(), config))
+        });
+        let meter = Arc::new(Counters(Arc::downgrade(&self.shared)));
+        let held = declared.bundle.as_deref();
+        fleets.rollout().serve(giving, held, meter);
     }
 
     fn leave_fleets(&self) {
@@ -324,11 +342,17 @@ impl Server {
         self.predecessor.tell_serving();
         process.supervisor.tell_serving(&self.status());
         let mut pulse = Pulse::new(process.supervisor.period());
+        let fleets = self.shared.guests.of::<Fleets>();
         loop {
             let signal = tokio::select! {
                 signal = signals.next() => signal,
                 news = successor::news_of(&mut self.successor) => {
                     self.heed(news, process);
+                    continue;
+                }
+                step = fleets.rollout().next_step(), if self.is_alone() => {
+                    let outcome = self.obey_fleet(step, source, process);
+                    fleets.rollout().tell(outcome);
                     continue;
                 }
                 () = pulse.beat(&self.workers) => {
@@ -346,9 +370,8 @@ impl Server {
                     self.shared.attempts.decline("the binary is being changed");
                 }
                 Signal::Reload => {
-                    process.supervisor.tell_reloading();
-                    reload::reload(&mut self, source, process);
-                    process.supervisor.tell_serving(&self.status());
+                    self.read_again(source, process);
+                    fleets.rollout().forget_refusals();
                 }
                 Signal::Reopen => self.reopen_logs(),
                 // A terminal sends it whenever its window changes.
@@ -386,6 +409,36 @@ impl Server {
         dicts::close(&self.shared);
         error::process(Level::Notice, format_args!("exit"));
         file::drain_all(LOGS_WAIT);
+    }
+
+    /// Obeys HUP; what a fleet has given stays.
+    fn read_again(&mut self, source: &ConfSource, process: &mut Process) {
+        process.supervisor.tell_reloading();
+        let held = self.conf.declared.bundle.clone();
+        let beside = held.map_or(Beside::Good, Beside::Held);
+        // The outcome is in the log, and told to who waits.
+        let _told = reload::reload(self, (source, beside), process);
+        process.supervisor.tell_serving(&self.status());
+    }
+
+    /// True if no other process is to take over, which then has to take what the fleet gives, and
+    /// this one accepts connections.
+    fn is_alone(&self) -> bool {
+        self.successor.is_none() && self.is_accepting
+    }
+
+    /// Applies what the fleet gives, by a reload; the error says why that was refused.
+    fn obey_fleet(
+        &mut self,
+        step: Step,
+        source: &ConfSource,
+        process: &mut Process,
+    ) -> Result<(), String> {
+        process.supervisor.tell_reloading();
+        let beside = step.held.map_or(Beside::Nothing, Beside::Held);
+        let outcome = reload::reload(self, (source, beside), process);
+        process.supervisor.tell_serving(&self.status());
+        outcome.map_err(|reasons| reasons.join("; "))
     }
 
     /// Puts another configuration into force. An error leaves everything as it was.

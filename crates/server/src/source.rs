@@ -9,6 +9,7 @@
 //! 1. All mistakes of a configuration are told, not only the first.
 //! 2. Reading opens nothing but the files of the configuration.
 
+pub mod bundled;
 pub mod salvage;
 
 use std::path::{Path, PathBuf};
@@ -22,6 +23,8 @@ use millpond_exchange::stats::attempts::Reasons;
 use millpond_proxy::tls::check;
 use millpond_system::clock;
 use millpond_system::log::error::{self, ErrorLog, Level};
+
+use bundled::{Added, Beside};
 
 use crate::{directives, lint, reaches};
 
@@ -38,6 +41,8 @@ pub struct ConfSource {
     pub files: Files,
     /// The log that is used where the configuration names none.
     pub error_log: ErrorLog,
+    /// The bundle of a fleet that is read beside the file.
+    pub beside: Beside,
 }
 
 /// The result of reading a configuration.
@@ -57,7 +62,11 @@ impl ConfSource {
     /// Reads and checks the configuration; opens nothing else.
     pub fn read(&self) -> Reading {
         let mut cx = self.context();
-        let tree = self.load(&mut cx.diagnostics);
+        let (tree, added) = self.load_whole(&mut cx.diagnostics);
+        if let Some(files) = added.files {
+            let below = Box::new(std::mem::take(&mut cx.files));
+            cx.files = Files::Over(files, below);
+        }
         require_events(&tree, &mut cx.diagnostics);
         let (mut conf, cx) = directives::build(&tree, cx);
         if let Some(conf) = &mut conf {
@@ -67,6 +76,7 @@ impl ConfSource {
                 error_log: &self.error_log,
             };
             conf.declared.reaches = reaches::of(conf, &tree, start);
+            conf.declared.bundle = added.held;
         }
         Reading {
             conf,
@@ -78,12 +88,19 @@ impl ConfSource {
 
     /// Reads the files.
     pub(crate) fn load(&self, diagnostics: &mut Diagnostics) -> Tree {
+        self.load_whole(diagnostics).0
+    }
+
+    /// Reads the files of this configuration, and what its fleet gives beside them.
+    fn load_whole(&self, diagnostics: &mut Diagnostics) -> (Tree, Added) {
         let options = LoadOptions {
             conf_dir: Some(self.conf_dir()),
             globals: self.globals.clone(),
             files: self.files.clone(),
         };
-        millpond_conf::load(&self.path, &options, diagnostics)
+        let mut tree = millpond_conf::load(&self.path, &options, diagnostics);
+        let added = bundled::add(self, &mut tree, diagnostics);
+        (tree, added)
     }
 
     /// The context that arguments are read against.

@@ -227,6 +227,7 @@ fn ours(text: &str, dir: &Path) -> Result<(Answer, bool)> {
         globals: None,
         files: Default::default(),
         error_log: ErrorLog::to(LogFile::stderr(), Level::Error),
+        beside: Default::default(),
     };
     let reading = source.read();
     let first = |severity| {

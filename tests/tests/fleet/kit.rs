@@ -66,10 +66,15 @@ impl Nats {
 
     /// Removes the log of a fleet, as an operator's mistake would.
     pub(crate) fn delete_log(&self, fleet: &str) -> Result<()> {
+        self.delete_stream(&format!("MP_{fleet}"))
+    }
+
+    /// Removes a stream.
+    pub(crate) fn delete_stream(&self, name: &str) -> Result<()> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
         let request = format!(
             "CONNECT {{\"verbose\":false}}\r\nSUB answer 1\r\n\
-             PUB $JS.API.STREAM.DELETE.MP_{fleet} answer 0\r\n\r\n"
+             PUB $JS.API.STREAM.DELETE.{name} answer 0\r\n\r\n"
         );
         stream.write_all(request.as_bytes())?;
         let lines = BufReader::new(stream).lines();

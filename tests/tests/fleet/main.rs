@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod catalogue;
+mod config;
 mod dashboard;
 mod demo;
 mod figures;

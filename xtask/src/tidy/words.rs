@@ -74,6 +74,8 @@ const DISKS: &[&str] = &[
     "crates/proxy/src/downstream/quic/qlog/mod.rs",
     // A file that describes sites.
     "crates/exchange/src/stats/site_info.rs",
+    // Configuration that a fleet has given.
+    "crates/fleet/src/config/folder.rs",
     // What the kernel tells of the process.
     "crates/server/src/metrics/process.rs",
     // Request bodies that do not fit into memory, and answers that are kept as files.

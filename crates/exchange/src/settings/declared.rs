@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use millpond_cache::zone::ZonePath;
 use millpond_conf::OffOr;
+use millpond_fleet::config::folder::Held;
 use millpond_otlp::Exporter;
 use millpond_system::confinement::Reach;
 use millpond_system::log::error::Level;
@@ -34,6 +35,8 @@ pub struct Declared {
     pub otel: Option<Arc<Exporter>>,
     /// `otel_metrics`, `otel_logs`.
     pub telemetry: Telemetry,
+    /// The bundle that a fleet has given.
+    pub bundle: Option<Arc<Held>>,
     /// The paths that the configuration names, for `landlock`.
     pub reaches: Vec<Reach>,
 }

@@ -12,8 +12,8 @@
 use anyhow::Result;
 use millpond_server::control::api::Verb;
 use millpond_server::control::fleet::{
-    FleetCountersReport, FleetLeftReport, FleetNodeReport, FleetReport, FleetSiteReport,
-    FleetSitesReport, FleetsReport,
+    FleetConfigReport, FleetCountersReport, FleetLeftReport, FleetNodeReport, FleetReport,
+    FleetSiteReport, FleetSitesReport, FleetsReport,
 };
 use millpond_server::control::query::Parameters;
 
@@ -194,7 +194,31 @@ fn lines(fleet: &FleetReport) -> Vec<String> {
             .collect();
         lines.push(format!("  requests between nodes: {}", words.join(", ")));
     }
+    lines.extend(fleet.config.iter().flat_map(config));
     lines.extend(fleet.nodes.iter().map(node));
+    lines
+}
+
+fn config(config: &FleetConfigReport) -> Vec<String> {
+    let in_force = match config.revision {
+        0 => "its own file alone".to_owned(),
+        number => format!("revision {number}"),
+    };
+    let about = if config.about == config.revision {
+        String::new()
+    } else {
+        format!(" (revision {})", config.about)
+    };
+    let reason = match config.reason.as_str() {
+        "" => String::new(),
+        reason => format!(": {}", plain(reason)),
+    };
+    let state = plain(&config.state);
+    let mut lines = vec![format!(
+        "  configuration: {in_force}, {state}{about}{reason}"
+    )];
+    let trouble = config.trouble.iter();
+    lines.extend(trouble.map(|it| format!("  orders are not followed: {}", plain(it))));
     lines
 }
 

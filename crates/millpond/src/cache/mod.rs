@@ -69,6 +69,7 @@ const USAGE: &str = "usage: millpond cache stat   [--sites]
        millpond fleet leave  NODE
        millpond fleet purge  KEY|URL | --prefix TEXT | --wildcard TEXT | --site NAME | --host NAME
                              | --tag TAG... | --all   [--soft] [--dry-run]
+       millpond fleet config key | push | status | promote | rollback   (--help says more)
        millpond why          URL [--method METHOD] [--client ADDRESS] [-H 'Name: value']...
 options: -c FILE, -p PREFIX, -g DIRECTIVES, --zone NAME, --json
 filters: --site NAME, --host NAME, --prefix TEXT, --tag TAG, --older TIME, --newer TIME,

@@ -186,7 +186,7 @@ pub(super) struct Options {
 
 const NO_COMMAND: &str = "a command is needed: stat, ls, show, verify, purge, reset, export, sql \
                           or why";
-const NO_FLEET_COMMAND: &str = "a command is needed: status, sites, leave or purge";
+const NO_FLEET_COMMAND: &str = "a command is needed: status, sites, leave, purge or config";
 const TIME: &str = "write a time such as 90s, 10m, 2h or 7d";
 const SIZE: &str = "write a size such as 4096, 10k, 5m or 1g";
 const NUMBER: &str = "write a number";

@@ -21,6 +21,7 @@ use millpond_conf::{
     Written, written,
 };
 use millpond_server::source::ConfSource;
+use millpond_server::source::bundled::Beside;
 use millpond_server::source::salvage::{Salvage, salvage};
 
 use super::edit::{Edit, Found, Kind, MARK, apply, find, one_line};
@@ -107,6 +108,8 @@ pub(super) fn fix(source: &ConfSource) -> Fixed {
             Files::Disk => Files::Noted(Arc::clone(&noted)),
             other => other.clone(),
         },
+        // What a fleet gives is not this file's.
+        beside: Beside::Nothing,
         ..source.clone()
     };
     let mut fixed = Fixed {
@@ -131,6 +134,7 @@ pub(super) fn fix(source: &ConfSource) -> Fixed {
         }
         fixed.salvage = salvage(&ConfSource {
             files: Files::Seen(Arc::new(seen.clone())),
+            beside: Beside::Nothing,
             ..source.clone()
         });
     }

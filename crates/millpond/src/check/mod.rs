@@ -29,6 +29,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use millpond_conf::{Files, read_dump};
 use millpond_server::source::ConfSource;
+use millpond_server::source::bundled::Beside;
 use millpond_server::source::salvage::salvage;
 use millpond_system::log::error::{ErrorLog, Level};
 use millpond_system::log::file::LogFile;
@@ -116,6 +117,7 @@ pub(crate) fn source(file: Option<&str>, prefix: Option<&str>) -> ConfSource {
         globals: None,
         files: Default::default(),
         error_log: ErrorLog::to(LogFile::stderr(), Level::Emerg),
+        beside: Default::default(),
     }
 }
 
@@ -134,6 +136,8 @@ fn dumped(prefix: Option<&str>) -> Result<Option<ConfSource>> {
     Ok(read_dump(&text).map(|(path, seen)| ConfSource {
         path,
         files: Files::Seen(Arc::new(seen)),
+        // What is printed has it already.
+        beside: Beside::Nothing,
         ..source(None, prefix)
     }))
 }

@@ -12,6 +12,7 @@
 //! | `replicas` | 3 |
 //! | `peer_secret` | none |
 //! | `peer_ssl_certificate`, `peer_ssl_certificate_key`, `peer_ssl_trusted_certificate` | none |
+//! | `config` | off |
 //!
 //! Reading starts nothing: the threads of a fleet begin when its zones are open. How purges reach
 //! all nodes is the matter of `millpond_fleet`.
@@ -24,6 +25,8 @@ use millpond_cache::lag::OnLag;
 use millpond_cache::zone::CacheZone;
 use millpond_conf::value::{Words, parse_duration};
 use millpond_conf::{Contexts, Statement};
+use millpond_fleet::config::ConfigConf;
+use millpond_fleet::config::order::public_keys;
 use millpond_fleet::fleets::Plan;
 use millpond_fleet::nats::{NatsConf, check_url};
 use millpond_fleet::node::FleetConf;
@@ -32,6 +35,7 @@ use millpond_system::address::Address;
 use millpond_system::log::error::os_error;
 use millpond_system::network;
 
+use crate::cache::fleet_config::ConfigLine;
 use crate::cache::peers::certificates::{Certificates, OfFleets, Texts};
 use crate::cache::zones::Zones;
 use crate::tls::files::Files;
@@ -48,7 +52,9 @@ pub const ROWS: &[Row] = &[Row {
     syntax: "name { nats url ...; nats_creds file; nats_ssl_trusted_certificate file; nats_domain \
              name; node name [address=host:port] [weight=number]; max_lag time; on_lag revalidate \
              | miss | serve; retain time; replicas number; peer_secret file; peer_ssl_certificate \
-             file; peer_ssl_certificate_key file; peer_ssl_trusted_certificate file; }",
+             file; peer_ssl_certificate_key file; peer_ssl_trusted_certificate file; config off | \
+             on folder=path trusted_key=file [canary=percent] [watch=time] \
+             [more_errors=percent] [fewer_hits=percent]; }",
     is_block: true,
     pass: Pass::First,
     doc: "Servers whose purges hold on all of them: each zone with `fleet=name` \
@@ -75,7 +81,16 @@ pub const ROWS: &[Row] = &[Row {
           acknowledged holds everywhere after `max_lag` at the latest, also on nodes that were \
           cut off, unless they `serve`. `max_lag` must be the same on all nodes. `retain` (30d) \
           is how long the log keeps purges, and `replicas` (3) on how many servers of NATS it is; \
-          they count when it is made. docs/fleet.md has \
+          they count when it is made. \
+          With `config on` the \
+          node takes configuration that was pushed to the fleet (`millpond fleet config push`) and \
+          is signed with a key whose public half is in the file `trusted_key`; it keeps what it \
+          has taken in `folder`, and starts with it. What is pushed goes on with the `http` and \
+          `stream` blocks of the node's own file, and has nothing outside of them and no `fleet`. \
+          Orders that are made with this configuration are tried first by a part of the nodes \
+          (`canary`; all at once without it) for a while (`watch`, 10m), and taken back when more \
+          of their answers are errors than before and elsewhere (`more_errors`, 1%) or fewer come \
+          from the cache (`fewer_hits`, 20%). One fleet can give configuration. docs/fleet.md has \
           more.",
     apply: fleet,
 }];
@@ -113,6 +128,7 @@ struct Lines {
     on_lag: Option<OnLag>,
     retain: Option<Duration>,
     replicas: Option<usize>,
+    config: Option<Option<ConfigLine>>,
 }
 
 fn fleet(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
@@ -165,6 +181,10 @@ impl Lines {
             "peer_ssl_certificate" => line.keep(&mut self.certificate, text()?),
             "peer_ssl_certificate_key" => line.keep(&mut self.key, text()?),
             "peer_ssl_trusted_certificate" => line.keep(&mut self.trusted_peers, text()?),
+            "config" => {
+                let read = ConfigLine::read(&line.words)?;
+                line.keep(&mut self.config, Some(read))
+            }
             "max_lag" => {
                 let within = MAX_LAG_MIN..=MAX_LAG_MAX;
                 line.keep(&mut self.max_lag, time(line.word()?, within)?)
@@ -191,6 +211,10 @@ impl Lines {
         let trusted = self.trusted.map(|file| read(builder, &file)).transpose()?;
         let secret = match &self.peer_secret {
             Some(file) => Some(secret(builder, file)?),
+            None => None,
+        };
+        let config = match self.config.flatten() {
+            Some(line) => Some(config(builder, line)?),
             None => None,
         };
         let node = self.node.unwrap_or_else(|| NodeLine {
@@ -224,8 +248,24 @@ impl Lines {
                 weight: node.weight,
                 secret,
             },
+            config,
         })
     }
+}
+
+fn config(builder: &mut Builder, line: ConfigLine) -> Result<ConfigConf, String> {
+    let mut fleets = builder.of::<Declared>().fleets.iter();
+    if let Some(other) = fleets.find(|it| it.config.is_some()) {
+        let other = other.name();
+        return Err(format!("fleet \"{other}\" gives configuration already"));
+    }
+    let (path, text) = read(builder, &line.trusted_key)?;
+    let wrong = |why| format!("the keys in \"{}\" are wrong: {why}", path.display());
+    Ok(ConfigConf {
+        folder: Files::of(builder).1.prefix.join(&line.folder),
+        trusted: public_keys(&text).map_err(wrong)?,
+        steps: line.steps,
+    })
 }
 
 fn urls(words: &[&str]) -> Result<Option<Vec<String>>, String> {
@@ -372,6 +412,8 @@ pub fn plan(conf: &Conf, is_needed: impl Fn(&str) -> bool) -> Plan {
     let fleets = conf.declared.fleets.iter();
     let planned = fleets.map(|fleet| (fleet.clone(), zones_of(fleet.name())));
     planned
-        .filter(|(fleet, zones)| !zones.is_empty() || is_needed(fleet.name()))
+        .filter(|(fleet, zones)| {
+            !zones.is_empty() || fleet.config.is_some() || is_needed(fleet.name())
+        })
         .collect()
 }

@@ -13,6 +13,7 @@ mod encoder;
 pub(crate) mod encodings;
 pub mod exchange;
 pub mod fleet;
+pub mod fleet_config;
 pub(crate) mod groups;
 pub(crate) mod invalidate;
 pub(crate) mod leap;

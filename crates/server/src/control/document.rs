@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::events::EventReport;
 use super::fleet::{
-    FleetCountersReport, FleetLeftReport, FleetNodeReport, FleetReport, FleetSiteReport,
-    FleetSitesReport, FleetsReport,
+    FleetConfigReport, FleetCountersReport, FleetLeftReport, FleetNodeReport, FleetReport,
+    FleetSiteReport, FleetSitesReport, FleetsReport,
 };
 use super::health::HealthReport;
 use super::holdings::{HeldReport, HoldingsReport};
@@ -108,6 +108,7 @@ fn described() -> Vec<(&'static str, Vec<&'static str>)> {
         ("Fills", members::<FillsReport>()),
         ("FleetNode", members::<FleetNodeReport>()),
         ("Fleet", members::<FleetReport>()),
+        ("FleetConfig", members::<FleetConfigReport>()),
         ("FleetCounters", members::<FleetCountersReport>()),
         ("FleetSite", members::<FleetSiteReport>()),
         ("FleetSites", members::<FleetSitesReport>()),

@@ -10,6 +10,8 @@ use std::time::Duration;
 use millpond_conf::value::Words;
 use millpond_exchange::stats::site::SiteCount;
 use millpond_fleet::Fleets;
+use millpond_fleet::config::bundle::hex;
+use millpond_fleet::config::rollout::Status;
 use millpond_fleet::node::{Node, NotLeft, now_ms};
 use millpond_fleet::tally::Sum;
 use millpond_fleet::view::Heard;
@@ -64,6 +66,38 @@ pub struct FleetReport {
     pub nodes: Vec<FleetNodeReport>,
     /// Requests to the owners of keys, and of other nodes, by their outcomes.
     pub peer_requests: BTreeMap<String, u64>,
+    /// Configuration that this node takes from it; null if it takes none.
+    pub config: Option<FleetConfigReport>,
+}
+
+/// Configuration of a node that comes from its fleet.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct FleetConfigReport {
+    /// Number of the order that is in force; 0 for the node's own file alone.
+    pub revision: u64,
+    /// Digest of its bundle; null without one.
+    pub bundle: Option<String>,
+    /// Number of the order that the state is about.
+    pub about: u64,
+    /// State of that: `settled`, `applying`, `watched`, `held`, `refused`, `back`, `waiting`.
+    pub state: String,
+    /// The reason for the state, for people; empty without one.
+    pub reason: String,
+    /// The reason why orders are not followed, for people; null if they are.
+    pub trouble: Option<String>,
+}
+
+impl FleetConfigReport {
+    fn of(status: Status) -> FleetConfigReport {
+        FleetConfigReport {
+            revision: status.report.in_force,
+            bundle: status.digest.map(|digest| hex(&digest)),
+            about: status.report.about,
+            state: status.report.state.word().to_owned(),
+            reason: status.report.reason,
+            trouble: status.trouble,
+        }
+    }
 }
 
 /// A node of a fleet.
@@ -146,7 +180,7 @@ fn millis(duration: Duration) -> u64 {
 
 impl FleetReport {
     /// The report of a node on its fleet.
-    fn of(node: &Node) -> FleetReport {
+    fn of(node: &Node, config: Option<Status>) -> FleetReport {
         let (conf, view, published) = (node.conf(), node.view(), node.published());
         let (now_ms, max_lag_ms) = (now_ms(), millis(conf.max_lag));
         let lag_ms = view.lag_ms(now_ms);
@@ -187,6 +221,7 @@ impl FleetReport {
                 .counts()
                 .map(|(word, count)| (word.to_owned(), count))
                 .into(),
+            config: config.map(FleetConfigReport::of),
         }
     }
 }
@@ -271,7 +306,11 @@ pub(super) fn leave(scene: &Scene, fleet: &str, name: &str) -> Answer {
 /// All fleets.
 pub(crate) fn all(fleets: &Fleets) -> Vec<FleetReport> {
     let nodes = fleets.all().into_iter();
-    nodes.map(|node| FleetReport::of(&node)).collect()
+    let reports = nodes.map(|node| {
+        let config = fleets.rollout().status(node.conf().name());
+        FleetReport::of(&node, config)
+    });
+    reports.collect()
 }
 
 /// Answers with all fleets.

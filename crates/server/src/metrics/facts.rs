@@ -25,9 +25,6 @@ use millpond_exchange::stats::times::{AnswerTimes, ExchangeTimes};
 use millpond_exchange::stats::{CacheSnapshot, STATUSES};
 use millpond_exchange::trace::Why;
 use millpond_exchange::worker::{LastLoad, Shared};
-use millpond_fleet::Fleets;
-use millpond_fleet::follower::Counts as Taken;
-use millpond_fleet::node::{Published, now_ms};
 use millpond_otlp::tally::Counts as Exported;
 use millpond_otlp::{Exporters, Signal};
 use millpond_proxy::cache::zones::Zones;
@@ -40,6 +37,7 @@ use millpond_store::{Departed, DiskUsage, Held, Usage};
 use millpond_system::log::loss::Lost;
 use millpond_system::{clock, log};
 
+use super::fleet::{self, FleetFacts};
 use super::process::{self, ProcessFacts};
 use super::tier::{self, TierFacts};
 
@@ -80,26 +78,6 @@ pub struct Facts {
     pub(super) fleets: Vec<FleetFacts>,
     /// Second tiers of zones.
     pub(super) tiers: Vec<TierFacts>,
-}
-
-/// A fleet.
-#[derive(Debug)]
-pub(super) struct FleetFacts {
-    pub(super) name: String,
-    /// Milliseconds since this node had everything; none for never.
-    pub(super) lag_ms: Option<u64>,
-    /// True if that is more than it may be.
-    pub(super) is_behind: bool,
-    /// Nodes that live.
-    pub(super) live: u64,
-    /// Nodes that share limits.
-    pub(super) split: u64,
-    pub(super) counts: Taken,
-    /// Requests between nodes, by their outcomes.
-    pub(super) peers: Vec<(&'static str, u64)>,
-    /// Requests of peers that are being answered.
-    pub(super) answering: u64,
-    pub(super) published: Published,
 }
 
 /// A certificate that is ordered.
@@ -201,31 +179,10 @@ impl Facts {
             peers: read_peers(conf),
             shared: read_shared(conf),
             orders: read_orders(conf),
-            fleets: read_fleets(shared),
+            fleets: fleet::read(shared),
             tiers: tier::read(shared),
         }
     }
-}
-
-fn read_fleets(shared: &Shared) -> Vec<FleetFacts> {
-    let nodes = shared.guests.of::<Fleets>().all().into_iter();
-    let facts = nodes.map(|node| {
-        let (conf, view, now_ms) = (node.conf(), node.view(), now_ms());
-        let max_lag_ms = u64::try_from(conf.max_lag.as_millis()).unwrap_or(u64::MAX);
-        let lag_ms = view.lag_ms(now_ms);
-        FleetFacts {
-            name: conf.name().to_owned(),
-            lag_ms,
-            is_behind: lag_ms.is_none_or(|lag_ms| lag_ms > max_lag_ms),
-            live: view.live_count(now_ms, max_lag_ms) as u64,
-            split: node.split_nodes(),
-            counts: view.counts,
-            peers: node.peers().counts().to_vec(),
-            answering: u64::from(node.peers().load()),
-            published: node.published(),
-        }
-    });
-    facts.collect()
 }
 
 fn read_orders(conf: &Conf) -> Vec<OrderFacts> {

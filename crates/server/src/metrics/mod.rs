@@ -19,6 +19,7 @@
 //! `docs/metrics.md` is written from the records.
 
 pub(crate) mod facts;
+mod fleet;
 mod own;
 mod plus;
 pub(crate) mod points;

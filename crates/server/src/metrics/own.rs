@@ -20,11 +20,10 @@ use millpond_otlp::Signal;
 use millpond_otlp::tally::Counts as Exported;
 
 use super::facts::{
-    DISK_STATES, Facts, FleetFacts, PEER_STATES, PeerFacts, SiteFacts, ZoneFacts, disk_state,
-    lost_lines,
+    DISK_STATES, Facts, PEER_STATES, PeerFacts, SiteFacts, ZoneFacts, disk_state, lost_lines,
 };
 use super::text::{Number, Samples};
-use super::{Kind, Metric, metric, tier};
+use super::{Kind, Metric, fleet, metric, tier};
 use Kind::{Counter, Gauge, Info, Summary};
 
 /// The metrics, in the order of the page.
@@ -459,51 +458,51 @@ pub(super) const METRICS: &[Metric] = &[
     metric("millpond_fleet_lag_seconds", Gauge, &["fleet"], (
         "The time since this node had all purges that the log of the fleet had acknowledged. There \
          is no line before it had them once.",
-        |facts, out| for fleet in &facts.fleets {
-            if let Some(lag_ms) = fleet.lag_ms {
-                out.add(&[&fleet.name], lag_ms as f64 / 1000.0);
-            }
-        })),
+        fleet::lag)),
     metric("millpond_fleet_behind", Gauge, &["fleet"], (
         "1 if that is longer than `max_lag`, or was never, so that `on_lag` holds; else 0.",
-        |facts, out| fleets(facts, out, |it| u64::from(it.is_behind)))),
+        |facts, out| fleet::each(facts, out, |it| u64::from(it.is_behind)))),
     metric("millpond_fleet_nodes", Gauge, &["fleet"], (
         "Nodes of the fleet that were heard of within `max_lag`, this one included.",
-        |facts, out| fleets(facts, out, |it| it.live))),
+        |facts, out| fleet::each(facts, out, |it| it.live))),
     metric("millpond_fleet_split_nodes", Gauge, &["fleet"], (
         "Nodes among which limits with `fleet=NAME:split` are split; each has an equal share.",
-        |facts, out| fleets(facts, out, |it| it.split))),
+        |facts, out| fleet::each(facts, out, |it| it.split))),
     metric("millpond_fleet_taken_purges_total", Counter, &["fleet"], (
         "Purges that were taken from the log of the fleet.",
-        |facts, out| fleets(facts, out, |it| it.counts.taken))),
+        |facts, out| fleet::each(facts, out, |it| it.counts.taken))),
     metric("millpond_fleet_purges_total", Counter, &["fleet", "result"], (
         "Purges that this node was asked for: `acknowledged` by the log of the fleet, or `local`, \
          so that no other node is known to have them.",
-        |facts, out| for fleet in &facts.fleets {
-            out.add(&[&fleet.name, "acknowledged"], fleet.published.acknowledged);
-            out.add(&[&fleet.name, "local"], fleet.published.local);
-        })),
+        fleet::purges)),
     metric("millpond_fleet_peer_requests_total", Counter, &["fleet", "result"], (
         "Requests between nodes. Of those that this node made in place of one to the origin: the \
          owner's answer was used (`answered`), it gave no sign of life in time (`slow`), was not \
          reached (`failed`), or refused (`refused`). Of those that it got: `served`, `rejected` \
          (another secret, clock, zone or key), or refused because the other node had more of the \
          log (`behind`).",
-        |facts, out| for fleet in &facts.fleets {
-            for (result, count) in &fleet.peers {
-                out.add(&[&fleet.name, result], *count);
-            }
-        })),
+        fleet::peers)),
     metric("millpond_fleet_peer_requests_active", Gauge, &["fleet"], (
         "Requests of other nodes that this node is answering.",
-        |facts, out| fleets(facts, out, |it| it.answering))),
+        |facts, out| fleet::each(facts, out, |it| it.answering))),
     metric("millpond_fleet_gaps_total", Counter, &["fleet"], (
         "Number of times that all of a zone was made stale, because it was not known what it had \
          missed.",
-        |facts, out| fleets(facts, out, |it| it.counts.gaps))),
+        |facts, out| fleet::each(facts, out, |it| it.counts.gaps))),
     metric("millpond_fleet_unknown_entries_total", Counter, &["fleet"], (
         "Entries of the log that were not understood, so that everything was purged.",
-        |facts, out| fleets(facts, out, |it| it.counts.unknown))),
+        |facts, out| fleet::each(facts, out, |it| it.counts.unknown))),
+    metric("millpond_fleet_config_revision", Gauge, &["fleet"], (
+        "Number of the order of configuration that is in force; 0 for the node's own file alone.",
+        fleet::revision)),
+    metric("millpond_fleet_config_state", Gauge, &["fleet", "state"], (
+        "1 for what has become of the newest order of configuration on this node: `settled`, \
+         `applying`, `watched`, `held`, `refused`, `back` or `waiting`.",
+        fleet::state)),
+    metric("millpond_fleet_config_orders_total", Counter, &["fleet", "result"], (
+        "Orders of configuration that were `applied`, `refused` by a test or reload, or taken \
+         `back`; and those that were `not_taken`, because nobody who is trusted has signed them.",
+        fleet::orders)),
     metric("millpond_tier_reads_total", Counter, &["zone", "result"], (
         "Questions to the second tier of the zone: `hit`, `miss`, `purged` (a purge is about the \
          copy), `fault` (the store failed or was too slow), or `skipped` (not asked: it has failed \
@@ -767,12 +766,6 @@ fn codes(zones: &[(String, ZoneCount)], out: &mut Samples<'_>) {
         for (code, count) in &count.responses.codes {
             out.add(&[zone, &code.to_string()], *count);
         }
-    }
-}
-
-fn fleets(facts: &Facts, out: &mut Samples<'_>, of: impl Fn(&FleetFacts) -> u64) {
-    for fleet in &facts.fleets {
-        out.add(&[&fleet.name], of(fleet));
     }
 }
 

@@ -23,17 +23,29 @@ use millpond_system::root_helper;
 use super::{Process, Server};
 use crate::control::Wanted;
 use crate::source::ConfSource;
+use crate::source::bundled::Beside;
 
 /// Reads the configuration again and puts it into force, if there is nothing wrong with it.
-pub(super) fn reload(server: &mut Server, source: &ConfSource, process: &mut Process) {
+///
+/// `beside` is what a fleet gives; the error is the reasons why it is not taken.
+pub(super) fn reload(
+    server: &mut Server,
+    (source, beside): (&ConfSource, Beside),
+    process: &mut Process,
+) -> Result<(), Reasons> {
     error::process(Level::Notice, format_args!("reconfiguring"));
     let shared = Arc::clone(server.shared());
     shared.attempts.begin();
-    let outcome = take(server, source, process);
+    let source = ConfSource {
+        beside,
+        ..source.clone()
+    };
+    let outcome = take(server, &source, process);
     if outcome.is_err() {
         server.note_failed_load();
     }
-    shared.attempts.end(outcome);
+    shared.attempts.end(outcome.clone());
+    outcome
 }
 
 /// Takes the configuration, or says, in the log, too, why not.
