@@ -20,6 +20,11 @@ const CONF: &str = "
             proxy_cache_purge PURGE from 127.0.0.1;
             location /graphql/post { proxy_pass http://%%ORIGIN%%; proxy_cache_methods POST; }
             location /graphql/args { proxy_pass http://%%ORIGIN%%; proxy_cache_key $uri$is_args$args; }
+            location /graphql/rfc {
+                proxy_pass http://%%ORIGIN%%;
+                proxy_cache_conformance rfc9111;
+                proxy_cache_methods QUERY;
+            }
             location /graphql/usual { proxy_pass http://%%ORIGIN%%/; proxy_cache_key $scheme$proxy_host$uri$is_args$args; }
         }
     }";
@@ -179,5 +184,37 @@ fn a_purge_of_a_prefix_finds_queries() -> Result<()> {
     let purge = Request::new("PURGE", "/graphql").header("Purge-Type", "prefix");
     assert!(site.client.send(&purge)?.status < 300);
     assert_eq!(site.post("/graphql", query)?, "MISS");
+    Ok(())
+}
+
+/// RFC 9111 §4.4: what was changed is not answered as it was, however it was asked for.
+#[test]
+fn a_mutation_removes_the_answers_to_the_queries_of_its_uri_and_no_others() -> Result<()> {
+    let site = Site::start()?;
+    let query = r#"{"query": "{ a }"}"#;
+    let asked = |path: &str| -> Result<[String; 3]> {
+        let content = Request::new("QUERY", path)
+            .header("Content-Type", "application/json")
+            .body(query);
+        Ok([
+            site.post(path, query)?,
+            site.get(&format!("{path}?query=%7Ba%7D"))?,
+            site.send(&content)?.0,
+        ])
+    };
+    let (own, other) = ("/graphql/rfc", "/graphql/rfc2");
+    for path in [own, other] {
+        asked(path)?;
+        assert_eq!(asked(path)?, ["HIT", "HIT", "HIT"], "{path}");
+    }
+    site.post(own, r#"{"query": "mutation { set(a: 1) }"}"#)?;
+    assert_eq!(
+        asked(own)?,
+        ["MISS", "HIT", "MISS"],
+        "one entry for POST and GET"
+    );
+    assert_eq!(asked(other)?, ["HIT", "HIT", "HIT"]);
+    site.send(&Request::new("DELETE", own))?;
+    assert_eq!(asked(own)?, ["MISS", "HIT", "MISS"]);
     Ok(())
 }

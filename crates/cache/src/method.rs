@@ -74,7 +74,9 @@ pub struct MethodPolicy {
     /// `client_body_buffer_size`. A GET without a query in its arguments is any other GET. Answers
     /// are stored as those to GET: an origin that answers with 200 and errors should forbid it by
     /// its Cache-Control, and one that looks at who asks must say so, too. Cookies and
-    /// Authorization of a request do not tell answers apart, as they never do.
+    /// Authorization of a request do not tell answers apart, as they never do. Under
+    /// `proxy_cache_conformance rfc9111` anything else that is posted to the URI and succeeds, such
+    /// as a mutation, removes the answers to its queries (RFC 9111 §4.4).
     #[directive(name = "proxy_cache_graphql", default = "off")]
     pub graphql: bool,
     /// Lets the origin be asked with GET for HEAD, so that both share an entry. When off, the key

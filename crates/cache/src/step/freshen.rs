@@ -64,6 +64,11 @@ pub(super) fn renew<X: Exchange, F: Fetched>(
             walk.zone.invalidate(&walk.key);
             FillEnd::Abandoned
         }
+        (None, Selection::Same) if walk.rules.is_rfc() && x.is_background() => {
+            // Nobody waits for what the origin says now: the next request asks for it.
+            walk.zone.store.remove(lead.key());
+            FillEnd::NotStorable
+        }
         // It is served once more and stays as stale as it is: each waiter must ask for itself.
         (None, Selection::Same) => FillEnd::NotStorable,
         (Some(mut life), selection) => {

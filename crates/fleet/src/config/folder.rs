@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `good` | the order that has held last, as it was signed |
 //! | `trial` | number of the order that is tried, and how often that began |
-//! | `DIGEST.bundle` | a bundle, by the first half of its digest |
+//! | `DIGEST.bundle` | a bundle, by the first eight bytes of its digest |
 //! | `DIGEST/` | its files, for those who read them while they serve, and for people |
 //!
 //! 1. `good` names a bundle that is there whole: it is renamed into its place after that.

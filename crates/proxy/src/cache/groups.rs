@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use millpond_cache::purge::Target;
 use millpond_cache::rule_counts::Rule;
 use millpond_cache::tag::{self, TagWriter};
 use millpond_cache::targeted::EachField;
@@ -81,7 +82,7 @@ pub(super) async fn purge(
     tags.iter()
         .for_each(|_| zone.rule_counts.note(Rule::GroupInvalidated));
     for some in tags.chunks(GROUPS_MAX) {
-        purge::by_tags(req, zone, some.to_vec()).await?;
+        purge::by_origin(req, zone, Target::Tags(some.to_vec())).await?;
     }
     Ok(())
 }

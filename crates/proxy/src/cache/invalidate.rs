@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use millpond_cache::purge::Target;
 use millpond_cache::zone::CacheZone;
 use millpond_semantics::reuse::invalidates;
 use millpond_wire::header::Known;
@@ -15,7 +16,7 @@ use millpond_wire::http1::Method;
 use millpond_wire::http1::response::ResponseHead;
 use millpond_wire::url::{Place, Scheme, Url};
 
-use super::groups;
+use super::{content_key, groups, purge};
 use crate::request::Request;
 use crate::route::target;
 use crate::upstream::by_rfc::is_on;
@@ -36,14 +37,33 @@ pub(crate) async fn invalidate(
     head: &ResponseHead,
 ) -> Result<(), Failure> {
     if is_on(req, target) {
-        of_uris(req, (target, zone), head);
+        for begin in of_uris(req, (target, zone), head) {
+            purge::by_origin(req, zone, Target::Prefix(begin)).await?;
+        }
     }
     groups::purge(req, (target.protocol, zone), head).await
 }
 
-/// RFC 9111 §4.4.
-fn of_uris(req: &mut Request, (target, zone): (&PassTarget, &Arc<CacheZone>), head: &ResponseHead) {
-    remove(req, target, zone);
+/// RFC 9111 §4.4. What is stored for the URI by the content of its requests is not removed yet: the
+/// begins of its keys are returned.
+fn of_uris(
+    req: &mut Request,
+    (target, zone): (&PassTarget, &Arc<CacheZone>),
+    head: &ResponseHead,
+) -> Vec<Bytes> {
+    let texts = remove(req, target, zone);
+    of_references(req, (target, zone), head);
+    let begins = texts
+        .iter()
+        .flat_map(|text| content_key::begins(req, target.protocol, text));
+    begins.collect()
+}
+
+fn of_references(
+    req: &Request,
+    (target, zone): (&PassTarget, &Arc<CacheZone>),
+    head: &ResponseHead,
+) {
     let Some(place) = Place::of(Scheme::Http, &req.host) else {
         return;
     };
@@ -66,8 +86,8 @@ fn of_uris(req: &mut Request, (target, zone): (&PassTarget, &Arc<CacheZone>), he
 }
 
 /// Removes what a GET of the URI is answered with, whatever of a request is in the keys, and what
-/// the request itself would be.
-fn remove(req: &mut Request, target: &PassTarget, zone: &Arc<CacheZone>) {
+/// the request itself would be; the texts of the keys.
+fn remove(req: &mut Request, target: &PassTarget, zone: &Arc<CacheZone>) -> Vec<Bytes> {
     let mut texts = keys(req, target, zone);
     let mut safe = req.background();
     safe.method = Method::Get;
@@ -76,9 +96,10 @@ fn remove(req: &mut Request, target: &PassTarget, zone: &Arc<CacheZone>) {
     texts.extend(keys(&mut safe, target, zone));
     texts.sort();
     texts.dedup();
-    for text in texts {
-        zone.invalidate(&zone.primary(text));
+    for text in &texts {
+        zone.invalidate(&zone.primary(text.clone()));
     }
+    texts
 }
 
 /// Texts of the keys that a request is looked up by. Without a key nothing is stored either.

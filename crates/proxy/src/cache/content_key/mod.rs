@@ -188,6 +188,17 @@ fn text(key: &[u8], zone: &CacheZone, (kind, digest): (Kind, &[u8; 32])) -> Byte
     Bytes::from(text)
 }
 
+/// Begins of all texts of a location that a content was added to a key in. No other text begins so:
+/// there is a space in none that a request makes of its URI as it came.
+pub(super) fn begins(req: &Request, protocol: Protocol, key: &[u8]) -> Vec<Bytes> {
+    let policy = &req.location.settings.pass(protocol).method;
+    let query = policy.allows(CacheMethod::Query).then_some(Kind::Query);
+    let graphql = policy.graphql.then_some(Kind::GraphQl);
+    let kinds = query.into_iter().chain(graphql);
+    let begin = |kind: Kind| [key, b" ", kind.word().as_bytes(), b" "].concat().into();
+    kinds.map(begin).collect()
+}
+
 /// Fields that say what a content is (RFC 9110 §8).
 const METADATA: [Known; 3] = [
     Known::ContentType,

@@ -37,6 +37,7 @@ pub(crate) mod sweep;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use millpond_cache::purge::Target;
 use millpond_cache::upkeep::Purged;
 use millpond_cache::zone::CacheZone;
 use millpond_fleet::Fleets;
@@ -215,13 +216,13 @@ async fn purge(
     }
 }
 
-/// Purges what has one of these tags, by the word of an origin; one that fails is in the log.
-pub(super) async fn by_tags(
+/// Purges what a target says, by the word of an origin; one that fails is in the log.
+pub(super) async fn by_origin(
     req: &Request,
     zone: &Arc<CacheZone>,
-    tags: Vec<Bytes>,
+    target: Target,
 ) -> Result<(), Failure> {
-    let order = Arc::new(Order::of_tags(tags));
+    let order = Arc::new(Order::of(target));
     obey(req, zone, &order).await.map(drop)
 }
 

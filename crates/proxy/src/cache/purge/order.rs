@@ -115,10 +115,10 @@ impl Order {
         })
     }
 
-    /// A hard purge of what has one of these tags.
-    pub(super) fn of_tags(tags: Vec<Bytes>) -> Order {
+    /// A hard purge, by the word of an origin.
+    pub(super) fn of(target: Target) -> Order {
         Order {
-            target: Target::Tags(tags),
+            target,
             mode: Mode::Hard,
             is_dry_run: false,
             wait: Await::Log,
