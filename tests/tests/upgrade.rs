@@ -26,6 +26,12 @@ const CONF: &str = "
             proxy_cache_lock on;
             proxy_cache_valid 200 1h;
         }
+        location /rfc/ {
+            proxy_pass http://%%ORIGIN%%;
+            proxy_cache z;
+            proxy_cache_conformance rfc9111;
+            proxy_cache_groups on;
+        }
         location /here { return 200 here; }
     }";
 
@@ -258,6 +264,68 @@ fn end_of_the_new_process_brings_the_old_one_back() -> Result<()> {
         bench.wait_for_return()?;
         bench.check_full_service(&format!("old{number}"))?;
     }
+    bench.proxy.quit()
+}
+
+/// RFC 9111 §4.4, RFC 9875 §3: what a request that ends in the old process has made wrong is gone
+/// from the caches, which are the new one's by then, and stays gone when they come back.
+#[test]
+fn requests_that_end_in_the_old_process_invalidate_in_the_new_one() -> Result<()> {
+    let mut bench = Bench::start(LogCheck::On)?;
+    let client = bench.client();
+    let fresh = || Answer::new(200).header("Cache-Control", "max-age=1000");
+    let label = |path: &str| -> Result<String> {
+        let answer = client.get(path)?;
+        Ok(answer.header("X-Cache").unwrap_or("-").to_owned())
+    };
+    let warm = |path: &str| -> Result<()> {
+        bench
+            .origin
+            .route(path, fresh().header("Cache-Groups", "\"g\"").body("old"));
+        client.get(path)?;
+        assert_eq!(label(path)?, "HIT");
+        Ok(())
+    };
+    warm("/rfc/uri")?;
+    warm("/rfc/group")?;
+    let told = fresh().header("Cache-Group-Invalidation", "\"g\"");
+    bench
+        .origin
+        .route("/rfc/change", told.body("done").hold_head(&bench.gate));
+    bench
+        .origin
+        .route("/rfc/uri", fresh().body("new").hold_head(&bench.gate));
+    let begin = |path: &str| -> Result<_> {
+        let asked = bench.origin.requests().len();
+        let mut connection = client.connect()?;
+        connection.send_raw(&Request::post(path, "x").encode())?;
+        bench.origin.wait_for_requests(asked + 1)?;
+        Ok(connection)
+    };
+    let mut posted = [begin("/rfc/uri")?, begin("/rfc/change")?];
+    let successor = bench.upgrade()?;
+    for path in ["/rfc/uri", "/rfc/group"] {
+        let is_hit = || (label(path).ok()? == "HIT").then_some(());
+        Deadline::after(WAIT)
+            .poll(is_hit)
+            .context("it is not served from the cache")?;
+    }
+    bench.gate.open();
+    for connection in &mut posted {
+        assert_eq!(connection.read_response("POST")?.status, 200);
+    }
+    for path in ["/rfc/uri", "/rfc/group"] {
+        let is_gone = || (label(path).ok()? == "MISS").then_some(());
+        Deadline::after(WAIT)
+            .poll(is_gone)
+            .with_context(|| format!("{path} stays a hit"))?;
+    }
+    // What was handed on is not lost with the one that it was handed to.
+    successor.signal(Signal::KILL)?;
+    bench.wait_for_return()?;
+    bench.origin.route("/rfc/uri", fresh().body("newest"));
+    let answer = client.get("/rfc/uri")?.text();
+    assert!(matches!(&answer[..], "new" | "newest"), "{answer}");
     bench.proxy.quit()
 }
 

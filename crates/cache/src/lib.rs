@@ -29,6 +29,7 @@ pub mod encoding;
 pub mod exchange;
 pub mod fill;
 pub mod head;
+pub mod heir;
 pub mod hit_for_pass;
 pub mod ignore;
 pub(crate) mod invalidate;

@@ -21,6 +21,7 @@
 //! 4. `run` returns only after every worker has ended, or had its time to.
 
 mod figures;
+mod handed;
 pub mod predecessor;
 mod pulse;
 mod reload;
@@ -339,7 +340,7 @@ impl Server {
     ///
     /// `signals` must have been made before the process told anybody its id.
     pub async fn run(mut self, mut signals: Signals, source: &ConfSource, process: &mut Process) {
-        self.predecessor.tell_serving();
+        self.predecessor.tell_serving(&self.shared);
         process.supervisor.tell_serving(&self.status());
         let mut pulse = Pulse::new(process.supervisor.period());
         let fleets = self.shared.guests.of::<Fleets>();
@@ -632,6 +633,11 @@ impl Server {
         self.leave_fleets();
         self.control.pause();
         self.stop_notes();
+        // INVARIANT 1 of `handed.rs`.
+        let channel = self.successor.as_ref().and_then(Successor::share_channel);
+        if let Some(channel) = channel {
+            handed::appoint(&self.shared, channel);
+        }
         Registry::of(&self.shared).lend();
         if let Some(successor) = &mut self.successor {
             successor.give_store();
@@ -658,6 +664,7 @@ impl Server {
             error::process(Level::Alert, format_args!("{failure}"));
         }
         self.follow_fleets();
+        handed::take_back(&self.shared);
         self.serve_control();
         self.order();
         self.accept_again();

@@ -6,8 +6,6 @@
 //! 2. Only an unsafe method that succeeded invalidates (§3), and before its client has the answer.
 //! 3. What is invalidated by its group invalidates nothing else (§2.2.1).
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use millpond_cache::purge::Target;
 use millpond_cache::rule_counts::Rule;
@@ -20,7 +18,6 @@ use millpond_wire::http1::response::ResponseHead;
 use super::purge;
 use crate::request::Request;
 use crate::upstream::pass_settings::SettingsByProtocol as _;
-use millpond_exchange::failure::Failure;
 use millpond_exchange::protocol::Protocol;
 
 /// Groups of one purge.
@@ -65,14 +62,14 @@ pub(crate) fn tag(
     }
 }
 
-/// Purges the groups that the answer of an unsafe request that succeeded names. INVARIANT 2.
-pub(super) async fn purge(
+/// The groups that the answer of an unsafe request that succeeded names, as targets of purges.
+pub(super) fn invalidated(
     req: &Request,
-    (protocol, zone): (Protocol, &Arc<CacheZone>),
+    (protocol, zone): (Protocol, &CacheZone),
     head: &ResponseHead,
-) -> Result<(), Failure> {
+) -> Vec<Target> {
     if !are_on(req, protocol) {
-        return Ok(());
+        return Vec::new();
     }
     let origin = origin(req);
     let tags: Vec<Bytes> = names(head.fields.find_all(INVALIDATION).map(Bytes::as_ref))
@@ -81,8 +78,6 @@ pub(super) async fn purge(
         .collect();
     tags.iter()
         .for_each(|_| zone.rule_counts.note(Rule::GroupInvalidated));
-    for some in tags.chunks(GROUPS_MAX) {
-        purge::by_origin(req, zone, Target::Tags(some.to_vec())).await?;
-    }
-    Ok(())
+    let targets = tags.chunks(GROUPS_MAX);
+    targets.map(|some| Target::Tags(some.to_vec())).collect()
 }

@@ -8,15 +8,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use millpond_cache::heir::{Handed, Heir};
 use millpond_cache::purge::Target;
 use millpond_cache::zone::CacheZone;
 use millpond_semantics::reuse::invalidates;
+use millpond_system::log::error::{self, Level};
 use millpond_wire::header::Known;
 use millpond_wire::http1::Method;
 use millpond_wire::http1::response::ResponseHead;
 use millpond_wire::url::{Place, Scheme, Url};
 
 use super::{content_key, groups, purge};
+use crate::log::request_error;
 use crate::request::Request;
 use crate::route::target;
 use crate::upstream::by_rfc::is_on;
@@ -36,36 +39,53 @@ pub(crate) async fn invalidate(
     (target, zone): (&PassTarget, &Arc<CacheZone>),
     head: &ResponseHead,
 ) -> Result<(), Failure> {
+    let (mut removed, mut targets) = (Vec::new(), Vec::new());
     if is_on(req, target) {
-        for begin in of_uris(req, (target, zone), head) {
-            purge::by_origin(req, zone, Target::Prefix(begin)).await?;
-        }
+        removed = remove(req, target, zone);
+        let begins = removed
+            .iter()
+            .flat_map(|text| content_key::begins(req, target.protocol, text));
+        targets.extend(begins.map(Target::Prefix));
+        removed.extend(of_references(req, (target, zone), head));
     }
-    groups::purge(req, (target.protocol, zone), head).await
+    targets.extend(groups::invalidated(req, (target.protocol, zone), head));
+    let heir = req.worker().shared.guests.of::<Heir>();
+    if heir.is_there() {
+        return hand_on(req, (heir, zone), (removed, targets)).await;
+    }
+    for target in targets {
+        purge::by_origin(req, zone, target).await?;
+    }
+    Ok(())
 }
 
-/// RFC 9111 §4.4. What is stored for the URI by the content of its requests is not removed yet: the
-/// begins of its keys are returned.
-fn of_uris(
-    req: &mut Request,
-    (target, zone): (&PassTarget, &Arc<CacheZone>),
-    head: &ResponseHead,
-) -> Vec<Bytes> {
-    let texts = remove(req, target, zone);
-    of_references(req, (target, zone), head);
-    let begins = texts
-        .iter()
-        .flat_map(|text| content_key::begins(req, target.protocol, text));
-    begins.collect()
+/// The other way: the process that has the caches is told.
+async fn hand_on(
+    req: &Request,
+    (heir, zone): (Arc<Heir>, &Arc<CacheZone>),
+    (removed, targets): (Vec<Bytes>, Vec<Target>),
+) -> Result<(), Failure> {
+    let keys = removed.into_iter().map(Handed::Key);
+    let handed: Vec<Handed> = keys.chain(targets.into_iter().map(Handed::Purge)).collect();
+    let name = zone.name.clone();
+    let told = tokio::task::spawn_blocking(move || heir.tell(&name, &handed)).await;
+    if let Ok(Err(failure)) = told {
+        let reason = error::os_error(&failure);
+        let message = format_args!("the new process cannot be told what is invalid ({reason})");
+        request_error::write(req, Level::Error, message);
+    }
+    Ok(())
 }
 
+/// RFC 9111 §4.4: the URIs of Location and Content-Location; the texts of their keys.
 fn of_references(
     req: &Request,
     (target, zone): (&PassTarget, &Arc<CacheZone>),
     head: &ResponseHead,
-) {
+) -> Vec<Bytes> {
+    let mut removed = Vec::new();
     let Some(place) = Place::of(Scheme::Http, &req.host) else {
-        return;
+        return removed;
     };
     let here = Url {
         place,
@@ -80,9 +100,10 @@ fn of_references(
         };
         let mut other = req.background();
         if target::set_path(&mut other, &Bytes::from(path)).is_ok() {
-            remove(&mut other, target, zone);
+            removed.extend(remove(&mut other, target, zone));
         }
     }
+    removed
 }
 
 /// Removes what a GET of the URI is answered with, whatever of a request is in the keys, and what

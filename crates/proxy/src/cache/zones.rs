@@ -465,6 +465,16 @@ impl Registry {
         self.open_files.ask_for_more(giver);
     }
 
+    /// The zones that are open under a name: one, and another while a configuration goes.
+    pub fn named(&self, name: &str) -> Vec<Arc<CacheZone>> {
+        self.alive().filter(|zone| zone.name == name).collect()
+    }
+
+    /// All zones that are open.
+    pub fn all(&self) -> Vec<Arc<CacheZone>> {
+        self.alive().collect()
+    }
+
     /// Lets all folders go, for another process to open them.
     pub fn lend(&self) {
         for zone in self.alive() {

@@ -9,12 +9,15 @@
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::sync::Arc;
 use std::time::Duration;
 
+use millpond_exchange::worker::Shared;
 use millpond_system::address::Address;
 use millpond_system::log::error::{self, Level};
 use rustix::process::{Pid, getppid};
 
+use super::handed;
 use super::successor::{SERVING, STORE};
 use crate::sockets::{Inherited, SocketFiles, inherited};
 
@@ -118,11 +121,15 @@ impl Predecessor {
         }
     }
 
-    /// Sends the predecessor the news that this process serves.
-    pub fn tell_serving(&mut self) {
-        if let Some(channel) = &mut self.channel {
+    /// Sends the predecessor the news that this process serves, and listens to what it says from
+    /// then on.
+    pub fn tell_serving(&mut self, shared: &Arc<Shared>) {
+        if let Some(mut channel) = self.channel.take() {
             // One that is gone need not know.
             let _ = channel.write_all(&[SERVING]);
+            if let Err(failure) = handed::hear(shared, channel) {
+                handed::tell_deaf(&failure);
+            }
         }
     }
 }

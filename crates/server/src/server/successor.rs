@@ -16,13 +16,14 @@
 //! | `C` | successor | it is about to open the caches |
 //! | `C` | us | the caches are free; sent unasked when we end |
 //! | `S` | successor | it serves |
+//! | `I` | us | a record follows: what a request that ended here has made invalid (`handed.rs`) |
 //!
 //! Invariants:
 //! 1. There is at most one successor.
 //! 2. A successor that ends, in whatever way, brings us back: pid file, caches, connections.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as Pair;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
@@ -53,6 +54,8 @@ pub(crate) struct Successor {
     process: NewProcess,
     /// `None` once the other end is closed.
     channel: Option<UnixStream>,
+    /// True once it was told that the caches are free: that is not said again among records.
+    has_store: bool,
 }
 
 /// The new process, by whose child it is, who is told of its end.
@@ -84,7 +87,11 @@ impl Successor {
             Some(id) => NewProcess::OfRootHelper(id?),
             None => NewProcess::Own(heritage.start(program)?),
         };
-        Ok(Successor { process, channel })
+        Ok(Successor {
+            process,
+            channel,
+            has_store: false,
+        })
     }
 
     /// The process id of the successor.
@@ -122,10 +129,19 @@ impl Successor {
 
     /// Sends the successor the news that the caches are free.
     pub(crate) fn give_store(&mut self) {
+        if std::mem::replace(&mut self.has_store, true) {
+            return;
+        }
         if let Some(channel) = &self.channel {
             // One that is gone needs no answer; the channel has room for a byte.
             let _ = channel.try_write(&[STORE]);
         }
+    }
+
+    /// Another descriptor of our end of the channel.
+    pub(crate) fn share_channel(&self) -> Option<OwnedFd> {
+        let channel = self.channel.as_ref()?;
+        channel.as_fd().try_clone_to_owned().ok()
     }
 
     /// The status with which the successor ended, if it has.

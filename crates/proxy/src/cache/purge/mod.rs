@@ -37,7 +37,7 @@ pub(crate) mod sweep;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millpond_cache::purge::Target;
+use millpond_cache::purge::{Mode, Target};
 use millpond_cache::upkeep::Purged;
 use millpond_cache::zone::CacheZone;
 use millpond_fleet::Fleets;
@@ -222,7 +222,7 @@ pub(super) async fn by_origin(
     zone: &Arc<CacheZone>,
     target: Target,
 ) -> Result<(), Failure> {
-    let order = Arc::new(Order::of(target));
+    let order = Arc::new(Order::of(target, Mode::Hard));
     obey(req, zone, &order).await.map(drop)
 }
 

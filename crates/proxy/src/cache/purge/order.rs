@@ -115,11 +115,11 @@ impl Order {
         })
     }
 
-    /// A hard purge, by the word of an origin.
-    pub(super) fn of(target: Target) -> Order {
+    /// A purge that no request asked for, as an origin's word.
+    pub fn of(target: Target, mode: Mode) -> Order {
         Order {
             target,
-            mode: Mode::Hard,
+            mode,
             is_dry_run: false,
             wait: Await::Log,
         }
