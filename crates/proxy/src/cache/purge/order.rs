@@ -98,7 +98,7 @@ impl Order {
             (true, _) => soft_tags,
             (false, _) => hard_tags,
         };
-        let wait = reach::wait(field(b"purge-wait").first().map(Bytes::as_ref))?;
+        let wait = reach::wait(one(field, b"purge-wait")?.as_deref())?;
         let may_reach = (own.host.clone(), own.site.clone(), own.wider.clone());
         let scope = own.scope;
         let target = target(own, field, tags)?;
@@ -188,10 +188,24 @@ fn tags(field: Field<'_>, names: &[&[u8]]) -> Vec<Bytes> {
     tags
 }
 
+/// The value of a field that has one; an error if its lines differ.
+fn one(field: Field<'_>, name: &[u8]) -> Result<Option<Bytes>, String> {
+    let mut values = field(name).into_iter();
+    let Some(first) = values.next() else {
+        return Ok(None);
+    };
+    if values.any(|other| !other.eq_ignore_ascii_case(&first)) {
+        let name = String::from_utf8_lossy(name);
+        return Err(format!("several values of {name}"));
+    }
+    Ok(Some(first))
+}
+
 fn target(own: Own, field: Field<'_>, tags: Vec<Bytes>) -> Result<Target, String> {
-    let kind = field(b"purge-type").into_iter().next();
-    let kind = kind.map(|kind| kind.to_ascii_lowercase());
-    let named = |name: &[u8], else_: Bytes| field(name).into_iter().next().unwrap_or(else_);
+    let kind = one(field, b"purge-type")?.map(|kind| kind.to_ascii_lowercase());
+    let named = |name: &[u8], else_: Bytes| -> Result<Bytes, String> {
+        Ok(one(field, name)?.unwrap_or(else_))
+    };
     if tags.len() > TAGS_MAX {
         return Err(format!(
             "{} tags, at most {TAGS_MAX} are allowed",
@@ -216,8 +230,8 @@ fn target(own: Own, field: Field<'_>, tags: Vec<Bytes>) -> Result<Target, String
             Target::Prefix(own.key.slice_ref(prefix))
         }
         Some(b"wildcard") => Target::Wildcard(pattern(own.key)?),
-        Some(b"host") => Target::Host(named(b"purge-host", own.host)),
-        Some(b"site") => Target::Site(named(b"purge-site", own.site)),
+        Some(b"host") => Target::Host(named(b"purge-host", own.host)?),
+        Some(b"site") => Target::Site(named(b"purge-site", own.site)?),
         Some(b"all") => Target::All,
         Some(b"tag") => return Err("no tags to purge".to_string()),
         Some(other) => {
@@ -321,6 +335,23 @@ mod tests {
             Some(Wider::Host)
         );
         assert_eq!(wider_of(&Target::All, (b"h", b"s"), Scope::Zone), None);
+    }
+
+    #[test]
+    fn lines_of_a_field_that_differ_are_refused() {
+        let of = |name, values: [&'static str; 2]| read("/a", &values.map(|value| (name, value)));
+        for (name, values) in [
+            ("purge-type", ["host", "all"]),
+            ("purge-type", ["exact", "prefix"]),
+            ("purge-wait", ["log", "fleet"]),
+        ] {
+            assert!(
+                matches!(of(name, values), Err(Refused::Unclear(_))),
+                "{name}"
+            );
+            let [first, _] = values;
+            assert!(of(name, [first, first]).is_ok(), "{name}");
+        }
     }
 
     #[test]
