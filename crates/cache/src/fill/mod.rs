@@ -195,6 +195,8 @@ struct Fill {
     writes: AtomicBool,
     /// True if a newer answer is being written in the place of this one.
     is_outdated: AtomicBool,
+    /// The fill whose place this one has taken: an older answer, still arriving.
+    over: Mutex<Option<Arc<Fill>>>,
     /// Number of those that read along.
     joined: AtomicU32,
 }
@@ -214,8 +216,6 @@ pub struct Lead {
     key: Key,
     fill: RunningFill<Fill>,
     fills: Arc<Fills>,
-    /// The fill whose place this one has taken: an older answer, still arriving.
-    over: Option<Arc<Fill>>,
     /// End that the fill has when the guard is dropped.
     end: FillEnd,
 }
@@ -289,7 +289,7 @@ impl Fills {
     pub fn instead_of(self: &Arc<Self>, waiter: &Waiter) -> Ticket {
         let (key, text) = (waiter.key, waiter.fill.running.text());
         let mut shard = self.shard(&key);
-        let mut lead = match shard.get(&key) {
+        let lead = match shard.get(&key) {
             // INVARIANT 5.
             Some(other) if other.running.text() != text => self.new_lead(key, text),
             Some(other) if !Arc::ptr_eq(other, &waiter.fill) => {
@@ -301,7 +301,7 @@ impl Fills {
                 lead
             }
         };
-        lead.over = Some(Arc::clone(&waiter.fill));
+        *lead.fill.older() = Some(Arc::clone(&waiter.fill));
         Ticket::Lead(lead)
     }
 
@@ -311,7 +311,6 @@ impl Fills {
             key,
             fill: self.purges.begin(text.clone(), make),
             fills: Arc::clone(self),
-            over: None,
             end: FillEnd::Abandoned,
         }
     }
@@ -395,6 +394,7 @@ impl Fill {
             moved_ms: AtomicU64::new(0),
             writes: AtomicBool::new(false),
             is_outdated: AtomicBool::new(false),
+            over: Mutex::default(),
             joined: AtomicU32::new(0),
         }
     }
@@ -416,6 +416,11 @@ impl Fill {
             length: streaming.as_ref().and_then(|it| it.length),
             followers: self.followers(),
         }
+    }
+
+    /// The fill whose place this one has taken, until it writes.
+    fn older(&self) -> MutexGuard<'_, Option<Arc<Fill>>> {
+        self.over.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Time from the start of the fill to its last move.
@@ -477,7 +482,7 @@ impl Lead {
         }
         // Read and written under the lock of the shard only.
         self.fill.writes.store(true, Ordering::Relaxed);
-        if let Some(older) = &self.over {
+        if let Some(older) = self.fill.older().take() {
             older.is_outdated.store(true, Ordering::Relaxed);
         }
         shard.insert(self.key, Arc::clone(&self.fill));
