@@ -233,10 +233,11 @@ impl NatsLog {
         Ok(())
     }
 
-    /// Puts records without a name in place of those of a node; how many.
-    pub(crate) async fn disown_tallies(&self, node: &str) -> Result<u64, LogError> {
-        let of = failed("writing the counters of sites");
-        self.check_connected(&of)?;
+    /// The newest record of each place, as they come, and how many there are.
+    async fn newest_tallies(
+        &self,
+        of: &impl Fn(&dyn Display) -> LogError,
+    ) -> Result<(u64, Messages), LogError> {
         let wanted = PushConfig {
             deliver_policy: DeliverPolicy::LastPerSubject,
             filter_subject: format!("mp.{}.sites.>", self.conf.fleet),
@@ -244,8 +245,16 @@ impl NatsLog {
         };
         let made = self.tallies().await?.create_consumer(wanted).await;
         let consumer = made.map_err(|it| of(&it))?;
-        let mut pending = consumer.cached_info().num_pending;
-        let mut messages = consumer.messages().await.map_err(|it| of(&it))?;
+        let pending = consumer.cached_info().num_pending;
+        let messages = consumer.messages().await.map_err(|it| of(&it))?;
+        Ok((pending, messages))
+    }
+
+    /// Puts records without a name in place of those of a node; how many.
+    pub(crate) async fn disown_tallies(&self, node: &str) -> Result<u64, LogError> {
+        let of = failed("writing the counters of sites");
+        self.check_connected(&of)?;
+        let (mut pending, mut messages) = self.newest_tallies(&of).await?;
         let mut count = 0;
         while pending > 0 {
             let next = messages.next().await;
@@ -328,15 +337,7 @@ impl NatsLog {
     pub async fn read_tallies(&self, mut take: impl FnMut(&Bytes, u64)) -> Result<(), LogError> {
         let of = failed("reading the counters of sites");
         self.check_connected(&of)?;
-        let wanted = PushConfig {
-            deliver_policy: DeliverPolicy::LastPerSubject,
-            filter_subject: format!("mp.{}.sites.>", self.conf.fleet),
-            ..self.reader()
-        };
-        let made = self.tallies().await?.create_consumer(wanted).await;
-        let consumer = made.map_err(|it| of(&it))?;
-        let mut pending = consumer.cached_info().num_pending;
-        let messages = consumer.messages().await.map_err(|it| of(&it))?;
+        let (mut pending, messages) = self.newest_tallies(&of).await?;
         let mut feed = NatsFeed { messages, sent: 0 };
         while pending > 0 {
             let records = feed.next(1).await?;

@@ -51,7 +51,8 @@ pub(crate) async fn invalidate(
     targets.extend(groups::invalidated(req, (target.protocol, zone), head));
     let heir = req.worker().shared.guests.of::<Heir>();
     if heir.is_there() {
-        return hand_on(req, (heir, zone), (removed, targets)).await;
+        hand_on(req, (heir, zone), (removed, targets)).await;
+        return Ok(());
     }
     for target in targets {
         purge::by_origin(req, zone, target).await?;
@@ -64,7 +65,7 @@ async fn hand_on(
     req: &Request,
     (heir, zone): (Arc<Heir>, &Arc<CacheZone>),
     (removed, targets): (Vec<Bytes>, Vec<Target>),
-) -> Result<(), Failure> {
+) {
     let keys = removed.into_iter().map(Handed::Key);
     let handed: Vec<Handed> = keys.chain(targets.into_iter().map(Handed::Purge)).collect();
     let name = zone.name.clone();
@@ -74,7 +75,6 @@ async fn hand_on(
         let message = format_args!("the new process cannot be told what is invalid ({reason})");
         request_error::write(req, Level::Error, message);
     }
-    Ok(())
 }
 
 /// RFC 9111 §4.4: the URIs of Location and Content-Location; the texts of their keys.
