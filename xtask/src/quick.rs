@@ -77,7 +77,7 @@ const AREAS: &[Area] = &[
     Area {
         name: "fleet",
         about: "purges that hold on all nodes of a fleet",
-        crates: &["fleet"],
+        crates: &["fleet", "tier"],
         tests: &["fleet"],
     },
     Area {

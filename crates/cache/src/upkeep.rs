@@ -9,6 +9,7 @@ mod orphans;
 use millpond_store::{JournalError, Key, Review};
 
 use crate::head::StoredHead;
+use crate::purge::log::LogPurge;
 use crate::purge::position::Position;
 use crate::purge::rule::Matter;
 use crate::purge::{Judged, Mode, PurgeBook, Subject, Target};
@@ -46,12 +47,7 @@ impl CacheZone {
             Target::Key(text) => Some(self.has(text)),
             _ => None,
         };
-        // INVARIANT 1 of `apart.rs`.
-        if self.purges.lag.max_lag().is_some() {
-            self.purges.apart.note_purge(target);
-        }
-        let order = (mode, Matter::of(target, self.keys()));
-        let serial = self.purges.enforce(&self.store, order, now_ms)?;
+        let serial = self.purges.purge(&self.store, (target, mode), now_ms)?;
         self.recent_purges.note(target, mode, (serial, now_ms));
         self.watch.tell_purge(target, mode, serial);
         self.forget_errors(target);
@@ -66,22 +62,16 @@ impl CacheZone {
     /// was taken; waits for the disk. After an error nothing has changed.
     pub fn take_from_log(
         &self,
-        purges: &[(Target, Mode)],
+        purges: &[LogPurge],
         position: Position,
         now_ms: u64,
     ) -> Result<(), JournalError> {
-        if purges.is_empty() {
-            return self.purges.note_position(&self.store, position);
-        }
-        let of = |(target, mode): &(Target, Mode)| (*mode, Matter::of(target, self.keys()));
-        let matters = purges.iter().map(of).collect();
-        let order = (matters, Some(position));
-        let serial = self.purges.enforce_together(&self.store, order, now_ms)?;
-        for (target, mode) in purges {
+        let taken = self.purges.take(&self.store, (purges, position), now_ms)?;
+        let Some(serial) = taken else { return Ok(()) };
+        for LogPurge { target, mode, .. } in purges {
             self.recent_purges.note(target, *mode, (serial, now_ms));
             self.watch.tell_purge(target, *mode, serial);
             self.forget_errors(target);
-            self.purges.apart.forget(target);
             if let (Target::Key(text), Mode::Hard) = (target, mode) {
                 // As in `purge`: its space need not wait for the sweep.
                 self.store.remove(&self.keys().of(text));

@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
+use millpond_cache::purge::log::{Issuer, LogPurge};
 use millpond_cache::purge::position::Position;
 use millpond_cache::purge::{Mode, Target};
 
@@ -50,7 +51,7 @@ pub trait Replica {
     /// Position that is noted.
     fn position(&self) -> Option<Position>;
     /// Puts purges in force and notes the position with them; all or nothing.
-    fn take(&self, purges: &[(Target, Mode)], position: Position) -> Result<(), Self::Error>;
+    fn take(&self, purges: &[LogPurge], position: Position) -> Result<(), Self::Error>;
     /// All that was acknowledged before `at_ms`, of the clock that beats are made with, is in
     /// force.
     fn confirm(&self, at_ms: u64);
@@ -245,7 +246,12 @@ impl<R: Replica> Follower<R> {
             sequence: standing.last,
             at_ms: standing.last_at_ms,
         };
-        zone.replica.take(&[(Target::All, Mode::Soft)], position)?;
+        let all = LogPurge {
+            target: Target::All,
+            mode: Mode::Soft,
+            issuer: Issuer::Other,
+        };
+        zone.replica.take(&[all], position)?;
         zone.reached = Some(position);
         self.counts.gaps += 1;
         let name = Bytes::copy_from_slice(zone.replica.name());
@@ -298,7 +304,7 @@ impl<R: Replica> Follower<R> {
             at_ms: last.at_ms,
         };
         for zone in &mut self.zones {
-            self.counts.taken += zone.take(&purges, position)?;
+            self.counts.taken += zone.take((&purges, self.run), position)?;
         }
         // INVARIANT 1: all zones have taken all records by now.
         if let Some((sequence, at_ms)) = end {
@@ -410,10 +416,10 @@ impl<R: Replica> Follower<R> {
 }
 
 impl<R: Replica> Followed<R> {
-    /// Takes the purges that are about the zone; how many.
+    /// Takes the purges that are about the zone, in a process; how many.
     fn take(
         &mut self,
-        purges: &[(u64, Option<Purge>)],
+        (purges, run): (&[(u64, Option<Purge>)], Run),
         position: Position,
     ) -> Result<u64, R::Error> {
         let reached = self.reached.map_or(0, |it| it.sequence);
@@ -424,11 +430,23 @@ impl<R: Replica> Followed<R> {
         let name = self.replica.name();
         let of_zone = |purge: &Option<Purge>| match purge {
             Some(purge) if purge.zone != name => None,
-            Some(purge) => Some((purge.target.clone(), purge.mode)),
+            Some(purge) => Some(LogPurge {
+                target: purge.target.clone(),
+                mode: purge.mode,
+                issuer: if purge.run == run {
+                    Issuer::This
+                } else {
+                    Issuer::Other
+                },
+            }),
             // What is not understood was acknowledged.
-            None => Some((Target::All, Mode::Hard)),
+            None => Some(LogPurge {
+                target: Target::All,
+                mode: Mode::Hard,
+                issuer: Issuer::Other,
+            }),
         };
-        let own: Vec<(Target, Mode)> = missing.filter_map(|(_, purge)| of_zone(purge)).collect();
+        let own: Vec<LogPurge> = missing.filter_map(|(_, purge)| of_zone(purge)).collect();
         let noted_ms = self.replica.position().map_or(0, |it| it.at_ms);
         let is_old = position.at_ms.saturating_sub(noted_ms) >= NOTE_EVERY_MS;
         if !own.is_empty() || is_old {

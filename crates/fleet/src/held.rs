@@ -8,8 +8,8 @@
 
 use std::sync::Arc;
 
+use millpond_cache::purge::log::LogPurge;
 use millpond_cache::purge::position::Position;
-use millpond_cache::purge::{Mode, Target};
 use millpond_cache::zone::CacheZone;
 use millpond_store::{JournalError, SystemClock};
 use sha2::{Digest, Sha256};
@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use crate::follower::Replica;
 
 /// The position with the name of its log mixed with that of the zone, or unmixed.
-pub(crate) fn mixed(position: Position, zone: &[u8]) -> Position {
+pub fn mixed(position: Position, zone: &[u8]) -> Position {
     let digest = Sha256::digest(zone);
     let mut log = position.log;
     for (byte, other) in log.iter_mut().zip(digest) {
@@ -39,7 +39,7 @@ impl Replica for Arc<CacheZone> {
         noted.map(|position| mixed(position, self.name.as_bytes()))
     }
 
-    fn take(&self, purges: &[(Target, Mode)], position: Position) -> Result<(), JournalError> {
+    fn take(&self, purges: &[LogPurge], position: Position) -> Result<(), JournalError> {
         let now_ms = millpond_store::Clock::now(&SystemClock);
         self.take_from_log(purges, mixed(position, self.name.as_bytes()), now_ms)
     }

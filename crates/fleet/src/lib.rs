@@ -46,7 +46,7 @@ pub mod entry;
 pub mod fleets;
 pub mod follower;
 pub mod gap;
-mod held;
+pub mod held;
 pub mod ledger;
 pub mod log;
 pub mod nats;

@@ -31,6 +31,7 @@
 //! - `circuit`: whether a tier that failed is asked
 //! - `objects`: the store, with limits of time and size
 //! - `shared`: what the parts of a tier share
+//! - `judge`: which copies may be used, or stay
 //! - `read`: from a question to a copy
 //! - `write`: from an offer to a copy
 //! - `tier`: the thread of one tier
@@ -39,6 +40,7 @@
 pub mod circuit;
 pub mod counts;
 pub mod head;
+pub mod judge;
 pub mod objects;
 pub mod place;
 pub mod read;

@@ -36,6 +36,7 @@ use tokio::task::JoinHandle;
 
 use crate::counts::Read;
 use crate::head::{self, Body, HEAD_MAX, Kind, TierHead, slice_len, sum};
+use crate::judge::Known;
 use crate::objects::Fault;
 use crate::place::{Name, SLICE};
 use crate::shared::{Core, UNIT};
@@ -159,12 +160,16 @@ impl Reader {
     /// The copy that answers a question; else what has come of it. It is counted either way.
     pub async fn find(&self, node: &Node, question: &Question<'_>) -> Result<Found, Read> {
         let core = &self.core;
-        let is_settled = node.ledgers().is_settled(&core.zone.name, question.own);
-        if !is_settled || !core.reading.lets_through() {
+        let known = Known {
+            ledgers: node.ledgers(),
+            zone: &core.zone.name,
+            own: question.own,
+        };
+        if !known.is_settled() || !core.reading.lets_through() {
             core.counts.note_read(Read::Skipped);
             return Err(Read::Skipped);
         }
-        let seeking = self.seek(node, question);
+        let seeking = self.seek(known, question);
         let found = match clock::within(core.path.timeout, seeking).await {
             Some(found) => found,
             None => Err(NotFound::Fault(Fault::Slow)),
@@ -183,7 +188,7 @@ impl Reader {
         found.map_err(|_| outcome)
     }
 
-    async fn seek(&self, node: &Node, question: &Question<'_>) -> Result<Found, NotFound> {
+    async fn seek(&self, known: Known<'_>, question: &Question<'_>) -> Result<Found, NotFound> {
         let core = &self.core;
         let (name, head) = self.select(question).await?;
         let Kind::Entry(body) = head.kind else {
@@ -206,9 +211,7 @@ impl Reader {
             return Err(NotFound::Because(Read::Miss));
         }
         // INVARIANT 1 of the crate.
-        let (zone, position) = (&core.zone.name, head.position);
-        let ledgers = node.ledgers();
-        if !ledgers.is_untouched(zone, (&stored, position), question.own) {
+        if !known.is_untouched(&stored, head.position) {
             return Err(NotFound::Because(Read::Purged));
         }
         // INVARIANT 2.

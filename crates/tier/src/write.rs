@@ -29,6 +29,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::counts::Write;
 use crate::head::{Body, Kind, SLICES_MAX, TierHead, slice_count, slice_len, sum};
+use crate::judge::{self, Known};
 use crate::objects::{Fault, Put};
 use crate::place::Name;
 use crate::read::WHOLE;
@@ -135,8 +136,9 @@ impl Core {
     /// The entry that was offered, if it is still what it was, and can be copied.
     fn source(&self, offer: &Offer) -> Option<Source> {
         // INVARIANT 1.
-        let position = self.zone.purges.position_untouched(&offer.head.subject())?;
-        let entry = self.zone.store.find(&offer.key)?;
+        let (position, entry) = judge::source(&self.zone.purges, &offer.head.subject(), || {
+            self.zone.store.find(&offer.key)
+        })?;
         let mut stored = StoredHead::decode(entry.head())?;
         let is_same = stored == *offer.head;
         let store = &self.zone.store;
@@ -230,19 +232,16 @@ impl Core {
 
     /// True if a head that is there serves as well as another one.
     fn is_as_good(&self, there: &TierHead, own: &TierHead) -> bool {
-        let is_no_older = match (&there.kind, &own.kind) {
-            (Kind::Entry(theirs), Kind::Entry(ours)) if theirs == ours => {
-                there.stored.stored_at >= own.stored.stored_at
-            }
-            _ => there.stored.stored_at > own.stored.stored_at,
-        };
-        let is_untouched = || {
-            let node = self.fleets.of_zone(&self.zone.name)?;
-            let own = (&there.stored, there.position);
-            let position = self.zone.purges.position()?;
-            Some(node.ledgers().is_untouched(&self.zone.name, own, position))
-        };
-        is_no_older && is_untouched() == Some(true)
+        let name = &self.zone.name;
+        let (node, position) = (self.fleets.of_zone(name), self.zone.purges.position());
+        node.zip(position).is_some_and(|(node, position)| {
+            let known = Known {
+                ledgers: node.ledgers(),
+                zone: name,
+                own: position,
+            };
+            known.is_as_good(there, own)
+        })
     }
 
     /// Writes the slices that are not there; false if the entry's body cannot be read.

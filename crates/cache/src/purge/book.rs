@@ -25,10 +25,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use bytes::Bytes;
-use millpond_store::{Journal, JournalError, Key, Keys, Zone};
+use millpond_store::{Journal, JournalError, Key, Keys};
 
 use super::apart::Apart;
 use super::gather::{Gather, Order};
+use super::notes::Notes;
 use super::position::Position;
 use super::rule::{Matter, Mode, Rule, is_match};
 use super::running::{Running, RunningFill, Runs};
@@ -526,6 +527,12 @@ impl PurgeBook {
         book
     }
 
+    /// Makes the keys of texts.
+    pub(super) fn keys(&self) -> Keys {
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        rules.maker
+    }
+
     /// The newest serial in force.
     pub fn newest(&self) -> u64 {
         self.newest.load(Ordering::Acquire)
@@ -572,18 +579,18 @@ impl PurgeBook {
     /// force.
     pub(crate) fn enforce(
         &self,
-        store: &Zone,
+        notes: &impl Notes,
         (mode, matter): (Mode, Matter),
         now_ms: u64,
     ) -> Result<u64, JournalError> {
-        self.enforce_together(store, (vec![(mode, matter)], None), now_ms)
+        self.enforce_together(notes, (vec![(mode, matter)], None), now_ms)
     }
 
     /// Puts purges in force as [`Self::enforce`] does, all or none, and notes with them up to where
     /// the log of a fleet was taken. The serial of the last.
     pub(crate) fn enforce_together(
         &self,
-        store: &Zone,
+        notes: &impl Notes,
         (purges, position): (Vec<(Mode, Matter)>, Option<Position>),
         now_ms: u64,
     ) -> Result<u64, JournalError> {
@@ -606,14 +613,14 @@ impl PurgeBook {
             order
         };
         self.orders
-            .order(make, |batch| self.enforce_all(store, batch))
+            .order(make, |batch| self.enforce_all(notes, batch))
     }
 
     /// Notes up to where the log of a fleet was taken, where nothing was purged since. Waits for
     /// the disk.
     pub(crate) fn note_position(
         &self,
-        store: &Zone,
+        notes: &impl Notes,
         position: Position,
     ) -> Result<(), JournalError> {
         self.orders.alone(|| {
@@ -622,11 +629,11 @@ impl PurgeBook {
                 position: Some(position),
                 ..used_up(newest)
             };
-            match store.note_all(&[note.encode()]) {
+            match notes.note_all(&[note.encode()]) {
                 Err(JournalError::NoRoom) => {
                     let mut rules = self.copy();
                     rules.take_position(Some(position));
-                    write_down(store, &mut rules, newest)?;
+                    write_down(notes, &mut rules, newest)?;
                 }
                 noted => noted?,
             }
@@ -653,13 +660,13 @@ impl PurgeBook {
     }
 
     /// Puts rules in force, in their order; all or none. The caller has the lead.
-    fn enforce_all(&self, store: &Zone, orders: &[Order]) -> Result<(), JournalError> {
+    fn enforce_all(&self, notes: &impl Notes, orders: &[Order]) -> Result<(), JournalError> {
         let batch: Vec<&Rule> = orders.iter().flatten().collect();
         let Some(newest) = batch.last().map(|rule| rule.serial) else {
             return Ok(());
         };
         let records: Vec<Bytes> = batch.iter().map(|rule| rule.encode()).collect();
-        match store.note_all(&records) {
+        match notes.note_all(&records) {
             Ok(()) => {
                 let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
                 batch.iter().for_each(|rule| rules.add(rule));
@@ -667,7 +674,7 @@ impl PurgeBook {
             Err(JournalError::NoRoom) => {
                 let mut rules = self.copy();
                 batch.iter().for_each(|rule| rules.add(rule));
-                write_down(store, &mut rules, newest)?;
+                write_down(notes, &mut rules, newest)?;
                 *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
             }
             Err(error) => return Err(error),
@@ -678,11 +685,11 @@ impl PurgeBook {
     }
 
     /// Drops the rules up to a serial, whose time is over.
-    pub(crate) fn retire(&self, store: &Zone, upto: u64) -> Result<(), JournalError> {
+    pub fn retire(&self, notes: &impl Notes, upto: u64) -> Result<(), JournalError> {
         self.orders.alone(|| {
             let mut rules = self.copy();
             rules.retire(upto);
-            write_down(store, &mut rules, self.newest())?;
+            write_down(notes, &mut rules, self.newest())?;
             *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
             Ok(())
         })
@@ -749,9 +756,9 @@ impl PurgeBook {
 }
 
 /// Writes all rules into a new journal; makes fewer of them until they fit.
-fn write_down(store: &Zone, rules: &mut Rules, newest: u64) -> Result<(), JournalError> {
+fn write_down(notes: &impl Notes, rules: &mut Rules, newest: u64) -> Result<(), JournalError> {
     loop {
-        match store.rewrite_journal(&rules.records(newest)) {
+        match notes.rewrite_journal(&rules.records(newest)) {
             // Each round halves the rules; without any the records fit the smallest file.
             Err(JournalError::TooLarge { .. }) if rules.count() > 0 => rules.fold(),
             written => return written,

@@ -14,6 +14,8 @@
 //! - `book`: the rules and the judgement
 //! - `rule`: one rule, in memory and in the journal
 //! - `gather`: writing down together what many threads purge
+//! - `log`: purges on their way to the log of a fleet and back
+//! - `notes`: the place where rules are written down
 //! - `ledger`: the last purge of each target in the log of a fleet
 //! - `position`: up to where the log of a fleet was taken
 //! - `running`: fills that began before a purge
@@ -29,6 +31,8 @@ pub mod apart;
 pub(crate) mod book;
 mod gather;
 pub mod ledger;
+pub mod log;
+pub mod notes;
 pub mod position;
 pub mod recent;
 pub(crate) mod rule;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use millpond_cache::purge::log::LogPurge;
 use millpond_cache::purge::position::Position;
 use millpond_cache::purge::{Mode, Target};
 use millpond_fleet::entry::{Entry, Purge};
@@ -55,9 +56,9 @@ impl Replica for Zone {
         *self.0.position.lock().unwrap()
     }
 
-    fn take(&self, purges: &[(Target, Mode)], position: Position) -> Result<(), Self::Error> {
+    fn take(&self, purges: &[LogPurge], position: Position) -> Result<(), Self::Error> {
         let mut taken = self.0.taken.lock().unwrap();
-        taken.extend(purges.iter().map(|(target, _)| mark(target)));
+        taken.extend(purges.iter().map(|purge| mark(&purge.target)));
         self.0
             .count
             .fetch_add(purges.len() as u64, Ordering::SeqCst);

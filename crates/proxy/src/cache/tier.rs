@@ -21,6 +21,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use millpond_cache::variant::RequestFields;
 use millpond_fleet::Fleets;
+use millpond_fleet::node::now_ms;
 use millpond_semantics::range::{content_range, first_range};
 use millpond_system::body::{Body, BodyError, BodyStream, Piece};
 use millpond_system::clock;
@@ -32,7 +33,7 @@ use millpond_wire::header::{Field, Fields, Known};
 use millpond_wire::http1::response::ResponseHead;
 use millpond_wire::http1::{Method, Version};
 
-use super::peers::ask::{Given, position};
+use super::peers::ask::Given;
 use super::zones::Zones;
 use super::{stored_head, vary_as, zones};
 use crate::request::Request;
@@ -79,7 +80,7 @@ pub(super) async fn ask(req: &mut Request, target: &PassTarget, ask: &Ask) -> Op
     let tier = guests.of::<Tiers>().of_zone(&zone.name)?;
     let node = guests.of::<Fleets>().of_zone(&zone.name)?;
     // INVARIANT 1.
-    let own = position(&zone, text)?;
+    let own = zone.purges.position_to_ask(text, now_ms())?;
     let found = {
         let req = &*req;
         let fields = RequestFields {

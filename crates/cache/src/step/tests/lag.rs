@@ -4,6 +4,7 @@
 use super::origin::{failure, ok, status};
 use super::*;
 use crate::lag::OnLag;
+use crate::purge::log::{Issuer, LogPurge};
 use crate::purge::position::Position;
 use crate::purge::{Mode, Target};
 
@@ -124,10 +125,12 @@ fn purges_of_the_log_are_in_force_with_their_position() {
         assert_eq!(zone.purges.position(), Some(position(3)));
         assert_eq!(bench.get("k").await, "HIT old");
         let key = Target::Key(Bytes::from_static(b"k"));
-        let purges = [
-            (Target::Host(Bytes::from_static(b"h")), Mode::Soft),
-            (key, Mode::Hard),
-        ];
+        let host = Target::Host(Bytes::from_static(b"h"));
+        let purges = [(host, Mode::Soft), (key, Mode::Hard)].map(|(target, mode)| LogPurge {
+            target,
+            mode,
+            issuer: Issuer::Other,
+        });
         zone.take_from_log(&purges, position(9), 2_000).unwrap();
         assert_eq!(zone.purges.position(), Some(position(9)));
         assert_eq!(bench.get("k").await, "MISS new");

@@ -24,7 +24,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_cache::purge::position::Position;
 use millpond_cache::status::CacheStatus;
-use millpond_cache::zone::CacheZone;
 use millpond_fleet::follower::MEMBERS_MAX;
 use millpond_fleet::node::{Node, now_ms};
 use millpond_fleet::peers::{Owner, PeerResult};
@@ -198,7 +197,8 @@ fn question(req: &mut Request, target: &PassTarget) -> Option<Question> {
         .of::<Fleets>()
         .of_zone(&zone.name)?;
     let text = pass::key(req, target).ok()?;
-    let position = position(&zone, &text)?;
+    // INVARIANTS 1 and 2.
+    let position = zone.purges.position_to_ask(&text, now_ms())?;
     let key = owner::key(zone.name.as_bytes(), &text);
     let owner = node.peers().owner(key, peers.rule.bound, now_ms());
     let Owner::Peer { name, address } = owner else {
@@ -228,16 +228,6 @@ fn question(req: &mut Request, target: &PassTarget) -> Option<Question> {
         node,
         encryption: None,
     })
-}
-
-/// The position that an owner must have come to, or the log's ledger; none if nobody else is to be
-/// asked.
-pub(in crate::cache) fn position(zone: &CacheZone, text: &Bytes) -> Option<Position> {
-    // INVARIANTS 1 and 2: removals before the lead stand in one of both.
-    if !zone.purges.lag.is_up_to_date(now_ms()) || zone.purges.apart.has(text) {
-        return None;
-    }
-    zone.purges.position()
 }
 
 /// The authority that the client named.

@@ -1,16 +1,23 @@
 //! The fleet, the time, and the oracle.
+//!
+//! The oracle knows of each stored answer when its origin was asked, and of each purge when it was
+//! asked for and acknowledged.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bytes::Bytes;
 use fastrand::Rng;
+use millpond_cache::head::{FieldsWriter, StoredHead};
 use millpond_cache::purge::{Mode, Target};
 use millpond_fleet::entry::{Entry, Purge};
+use millpond_fleet::ledger::Ledgers;
 use millpond_fleet::{Follower, Record};
+use millpond_store::Keys;
 
 use crate::log::{MemoryLog, RETAIN_MS, key_text};
-use crate::node::{Disk, Fill, Live, ModelZone, Node, Stored};
+use crate::node::{Disk, Fill, Live, ModelZone, Node, Source, Stored, ZONE};
+use crate::tier::Tier;
 
 pub(crate) const MAX_LAG_MS: u64 = 5_000;
 const NODES: usize = 4;
@@ -18,6 +25,13 @@ const NODES: usize = 4;
 /// it matters.
 const SENT_MAX: usize = 6;
 const KEYS: u8 = 5;
+/// Things that happen to the tier at once: a copy takes many of them until it is read.
+const TIER_STEPS: usize = 4;
+
+/// True if the schedule of a seed is one in which little goes wrong.
+pub(crate) fn is_calm(seed: u64) -> bool {
+    seed.is_multiple_of(2)
+}
 
 /// A mistake of the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +47,23 @@ pub(crate) enum Flaw {
     NotesThePositionFirst,
     /// A beat confirms although what has replaced purges before it is still to come.
     TakesEachRecordForTheLast,
+    /// Copies of the tier are used whatever was purged.
+    BelievesTheTier,
+    /// The tier is asked at a position that stands before that of the zone.
+    AsksWithAnOldPosition,
+    /// The position of a copy is that of after its entry was found.
+    AsksForThePositionLast,
+}
+
+impl Flaw {
+    /// True if it shows in what comes from the tier.
+    pub(crate) fn is_of_tier(self) -> bool {
+        use Flaw::{AsksForThePositionLast, AsksWithAnOldPosition, BelievesTheTier};
+        matches!(
+            self,
+            BelievesTheTier | AsksWithAnOldPosition | AsksForThePositionLast
+        )
+    }
 }
 
 /// A purge that somebody was told is acknowledged.
@@ -52,18 +83,23 @@ struct Sent {
 }
 
 pub(crate) struct World {
-    dice: Rng,
-    flaw: Flaw,
+    /// True if little goes wrong, so that nodes are trusted for long and copies are made and read.
+    is_calm: bool,
+    pub(crate) dice: Rng,
+    pub(crate) flaw: Flaw,
     now_ms: Rc<Cell<u64>>,
     log: MemoryLog,
     log_count: u8,
     /// The log's clock against true time.
     log_clock_ms: u64,
-    nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) tier: Tier,
     sent: Vec<Sent>,
     acknowledged: Vec<Acknowledged>,
     runs: u8,
     pub(crate) served_fresh: u64,
+    /// Copies of the tier that were stored.
+    pub(crate) copied: u64,
 }
 
 impl World {
@@ -72,11 +108,13 @@ impl World {
             name: format!("n{number}"),
             disk: Rc::new(RefCell::new(Disk::default())),
             live: None,
-            is_cut_off: false,
+            is_mute: false,
+            is_deaf: false,
             paused_until_ms: 0,
             clock_error_ms: 0,
         };
         let mut world = World {
+            is_calm: is_calm(seed),
             dice: Rng::with_seed(seed),
             flaw,
             now_ms: Rc::new(Cell::new(1_000_000)),
@@ -88,13 +126,25 @@ impl World {
             acknowledged: Vec::new(),
             runs: 0,
             served_fresh: 0,
+            copied: 0,
+            tier: Tier::default(),
         };
         (0..NODES).for_each(|node| world.boot(node));
         world
     }
 
-    fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.now_ms.get()
+    }
+
+    pub(crate) fn key(&mut self) -> u8 {
+        self.dice.u8(..KEYS)
+    }
+
+    /// True if a node runs and does not stand still.
+    pub(crate) fn runs(&self, index: usize) -> bool {
+        let node = &self.nodes[index];
+        node.live.is_some() && node.paused_until_ms <= self.now()
     }
 
     fn log_now(&self) -> u64 {
@@ -105,12 +155,9 @@ impl World {
         self.runs += 1;
         let node = &mut self.nodes[node];
         node.disk.borrow_mut().fills.clear();
-        let zone = ModelZone {
-            disk: Rc::clone(&node.disk),
-            confirmed_ms: Rc::new(Cell::new(0)),
-            now_ms: Rc::clone(&self.now_ms),
-            flaw: self.flaw,
-        };
+        let zone = ModelZone::open(&node.disk, &self.now_ms, self.flaw);
+        let ledgers = Ledgers::default();
+        ledgers.add(ZONE, Keys::for_tests());
         node.live = Some(Live {
             run: self.runs,
             follower: Follower::new(&node.name, [self.runs; 16], vec![zone.clone()]),
@@ -118,29 +165,33 @@ impl World {
             session: None,
             coming: Vec::new(),
             purges: 0,
+            ledgers,
+            ledger_session: None,
         });
     }
 
     /// One event.
     pub(crate) fn step(&mut self) {
         let node = self.dice.usize(..NODES);
-        match self.dice.u32(..100) {
+        match self.dice.u32(..if self.is_calm { 130 } else { 106 }) {
+            68..73 | 93..100 if self.is_calm && self.dice.u32(..4) > 0 => self.work(node),
             0..12 => self.pass(),
             12..50 => self.work(node),
             50..58 => self.begin_fill(node),
-            58..68 => self.end_fill(node),
+            58..68 => (0..self.dice.usize(1..4)).for_each(|_| self.end_fill(node)),
             68..73 => self.purge(node),
             73..93 => self.arrive(),
             93..98 => self.harm_node(node),
-            _ => self.harm_log(),
+            98..100 => self.harm_log(),
+            _ => (0..TIER_STEPS).for_each(|_| self.tend_tier(node)),
         }
     }
 
     fn pass(&mut self) {
-        let most = if self.dice.u32(..50) == 0 {
-            100_000
-        } else {
-            1_500
+        let most = match self.dice.u32(..50) {
+            0 if !self.is_calm || self.dice.u32(..4) == 0 => 100_000,
+            _ if self.is_calm => 500,
+            _ => 1_500,
         };
         self.now_ms.set(self.now() + self.dice.u64(..most));
         let log_now = self.log_now();
@@ -151,11 +202,12 @@ impl World {
     fn work(&mut self, index: usize) {
         let now = self.now();
         let node = &mut self.nodes[index];
-        if node.is_cut_off || node.paused_until_ms > now {
+        if node.paused_until_ms > now {
             return;
         }
+        let (is_mute, is_deaf) = (node.is_mute, node.is_deaf);
         let Some(live) = &mut node.live else { return };
-        if self.sent.len() < SENT_MAX {
+        if !is_mute && self.sent.len() < SENT_MAX {
             let entry = live.follower.beat(now);
             let issued_ms = now;
             self.sent.push(Sent {
@@ -165,9 +217,14 @@ impl World {
             });
         }
         match live.session {
+            None if is_mute || is_deaf => {}
             None => self.open(index),
             Some((log, _)) if log != self.log.id => self.close(index),
             Some(_) => self.feed(index),
+        }
+        // Another reads there, at its own pace.
+        if self.dice.u32(..3) == 0 {
+            self.read_ledger(index);
         }
     }
 
@@ -202,14 +259,18 @@ impl World {
     }
 
     /// Some records set out for a node, or arrive.
-    fn feed(&mut self, index: usize) {
+    pub(crate) fn feed(&mut self, index: usize) {
+        let is_deaf = self.nodes[index].is_deaf;
         let Some(live) = &mut self.nodes[index].live else {
             return;
         };
         let Some((log, behind)) = live.session else {
             return;
         };
-        if live.coming.is_empty() || self.dice.bool() {
+        if live.coming.is_empty() && is_deaf {
+            return;
+        }
+        if !is_deaf && (live.coming.is_empty() || self.dice.bool()) {
             // A server may be behind.
             let lacks = self.dice.u64(..4) * self.dice.u64(..4);
             let upto = self.log.last().saturating_sub(lacks);
@@ -233,36 +294,84 @@ impl World {
         }
     }
 
-    fn begin_fill(&mut self, index: usize) {
-        let now = self.now();
-        let key = self.dice.u8(..KEYS);
-        let node = &self.nodes[index];
-        if node.live.is_some() && node.paused_until_ms <= now {
-            node.disk.borrow_mut().fills.push(Fill {
-                key,
-                asked_ms: now,
-                is_purged: false,
-            });
+    /// Some records are read into the ledgers of a node.
+    fn read_ledger(&mut self, index: usize) {
+        if self.nodes[index].is_deaf || !self.runs(index) {
+            return;
+        }
+        let Some(live) = &mut self.nodes[index].live else {
+            return;
+        };
+        match live.ledger_session {
+            None => {
+                live.ledgers.begin(&self.log.standing());
+                live.ledger_session = Some((self.log.id, 0));
+            }
+            Some((log, _)) if log != self.log.id => live.close_ledgers(),
+            Some((log, behind)) => {
+                let lacks = self.dice.u64(..4) * self.dice.u64(..4);
+                let upto = self.log.last().saturating_sub(lacks);
+                let records = self.log.read(behind, upto, self.dice.usize(4..40));
+                let last = records.last().map_or(behind, |it| it.sequence);
+                live.ledger_session = Some((log, last));
+                if !live.ledgers.note(&records) {
+                    live.ledger_session = None;
+                }
+            }
         }
     }
 
+    /// A node misses something, and asks the tier or the origin.
+    fn begin_fill(&mut self, index: usize) {
+        let key = self.key();
+        let Some(live) = self.nodes[index].live.as_ref().filter(|_| self.runs(index)) else {
+            return;
+        };
+        let serial = live.zone.book.newest();
+        let is_tier_asked = self.dice.bool();
+        let copy = self.ask_tier(index, key).filter(|_| is_tier_asked);
+        let fill = Fill {
+            key,
+            asked_ms: self.now(),
+            serial,
+            source: copy.unwrap_or(Source::Origin),
+        };
+        self.nodes[index].disk.borrow_mut().fills.push(fill);
+    }
+
     fn end_fill(&mut self, index: usize) {
-        let node = &self.nodes[index];
-        if node.live.is_none() || node.paused_until_ms > self.now() {
+        if !self.runs(index) {
             return;
         }
-        let mut disk = node.disk.borrow_mut();
-        if disk.fills.is_empty() {
-            return;
+        let mut fill = {
+            let mut disk = self.nodes[index].disk.borrow_mut();
+            if disk.fills.is_empty() {
+                return;
+            }
+            let at = self.dice.usize(..disk.fills.len());
+            disk.fills.swap_remove(at)
+        };
+        let stored = self.advance(index, &mut fill);
+        let mut disk = self.nodes[index].disk.borrow_mut();
+        match stored {
+            Some(stored) => drop(disk.entries.insert(fill.key, stored)),
+            None => disk.fills.push(fill),
         }
-        let at = self.dice.usize(..disk.fills.len());
-        let fill = disk.fills.swap_remove(at);
-        if !fill.is_purged {
-            let stored = Stored {
-                asked_ms: fill.asked_ms,
-                is_fresh: true,
-            };
-            disk.entries.insert(fill.key, stored);
+    }
+
+    /// The answer that a fill from the origin stores.
+    pub(crate) fn stored(&self, index: usize, fill: &Fill) -> Stored {
+        let mut head = StoredHead::new(200, FieldsWriter::default());
+        head.key = key_text(fill.key);
+        head.serial = fill.serial;
+        let clock_ms = self
+            .now()
+            .saturating_add_signed(self.nodes[index].clock_error_ms);
+        head.stored_at = (clock_ms / 1000).cast_signed();
+        Stored {
+            asked_ms: fill.asked_ms,
+            is_fresh: true,
+            head,
         }
     }
 
@@ -279,16 +388,20 @@ impl World {
             return;
         }
         let Some(live) = &mut node.live else { return };
-        node.disk.borrow_mut().purge(&target, mode);
+        let zone = &live.zone;
+        let purged = zone.book.purge(&zone.records(), (&target, mode), now);
+        if purged.is_err() {
+            return;
+        }
         live.purges += 1;
         let entry = Entry::Purge(Purge {
             run: [live.run; 16],
             count: live.purges,
-            zone: Bytes::from_static(b"z"),
+            zone: Bytes::from_static(ZONE.as_bytes()),
             mode,
             target,
         });
-        if !node.is_cut_off {
+        if !node.is_mute {
             self.sent.push(Sent {
                 node: index,
                 entry,
@@ -309,7 +422,7 @@ impl World {
         }
         let log_now = self.log_now();
         self.log.append(&sent.entry, log_now);
-        let is_heard = self.dice.u32(..4) > 0 && !self.nodes[sent.node].is_cut_off;
+        let is_heard = self.dice.u32(..4) > 0 && !self.nodes[sent.node].is_deaf;
         if let Entry::Purge(purge) = sent.entry
             && is_heard
         {
@@ -327,9 +440,15 @@ impl World {
         let span = self.dice.u64(..30_000);
         let node = &mut self.nodes[index];
         match draw {
-            0..3 => {
-                node.is_cut_off = !node.is_cut_off;
+            // A link that carries one way only may stay open.
+            0 => node.is_mute = !node.is_mute,
+            1 => node.is_deaf = !node.is_deaf,
+            2 => {
+                (node.is_mute, node.is_deaf) = (!node.is_mute, !node.is_deaf);
                 self.close(index);
+                if let Some(live) = &mut self.nodes[index].live {
+                    live.close_ledgers();
+                }
             }
             3 => node.paused_until_ms = now + span,
             4 => node.live = None,
@@ -364,12 +483,11 @@ impl World {
     }
 
     fn is_trusted(&self, node: &Node, live: &Live) -> bool {
-        let confirmed = live.zone.confirmed_ms.get();
         let now = match self.flaw {
             Flaw::TrustsItsClock => self.now().saturating_add_signed(node.clock_error_ms),
             _ => self.now(),
         };
-        confirmed > 0 && now.saturating_sub(confirmed) <= MAX_LAG_MS
+        live.zone.book.lag.is_up_to_date(now)
     }
 
     /// Asks every node that runs for everything.
@@ -381,7 +499,7 @@ impl World {
                 continue;
             }
             for (key, entry) in &node.disk.borrow().entries {
-                if !entry.is_fresh {
+                if !live.zone.is_fresh(entry) {
                     continue;
                 }
                 self.served_fresh += 1;
@@ -402,8 +520,6 @@ impl World {
                 }
             }
         }
-        // What was purged long ago is found, or never.
-        self.acknowledged.retain(|it| now - it.at_ms < 500_000);
         Ok(())
     }
 
@@ -412,7 +528,7 @@ impl World {
         self.sent.clear();
         for index in 0..NODES {
             let node = &mut self.nodes[index];
-            node.is_cut_off = false;
+            (node.is_mute, node.is_deaf) = (false, false);
             node.paused_until_ms = 0;
             node.disk.borrow_mut().is_failing = false;
             if node.live.is_none() {
