@@ -9,7 +9,7 @@ mod orphans;
 use millpond_store::{JournalError, Key, Review};
 
 use crate::head::StoredHead;
-use crate::purge::log::LogPurge;
+use crate::purge::log::{Issuer, LogPurge};
 use crate::purge::position::Position;
 use crate::purge::rule::Matter;
 use crate::purge::{Judged, Mode, PurgeBook, Subject, Target};
@@ -68,9 +68,17 @@ impl CacheZone {
     ) -> Result<(), JournalError> {
         let taken = self.purges.take(&self.store, (purges, position), now_ms)?;
         let Some(serial) = taken else { return Ok(()) };
-        for LogPurge { target, mode, .. } in purges {
-            self.recent_purges.note(target, *mode, (serial, now_ms));
-            self.watch.tell_purge(target, *mode, serial);
+        for LogPurge {
+            target,
+            mode,
+            issuer,
+        } in purges
+        {
+            // What was asked for here was told then.
+            if *issuer == Issuer::Other {
+                self.recent_purges.note(target, *mode, (serial, now_ms));
+                self.watch.tell_purge(target, *mode, serial);
+            }
             self.forget_errors(target);
             if let (Target::Key(text), Mode::Hard) = (target, mode) {
                 // As in `purge`: its space need not wait for the sweep.

@@ -22,8 +22,10 @@ mod tier;
 
 use anyhow::{Context, Result};
 use kit::{MAX_LAG, Nats, Node, Relay, WAIT, node, page};
-use millpond_testkit::{Deadline, Kind, Origin, Request, binary};
+use millpond_testkit::{Deadline, Kind, Origin, Request, binary, read_until};
 use rustix::process::Signal;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::process::Command;
 
 macro_rules! nats {
@@ -165,6 +167,44 @@ fn api_and_commands_purge_on_all_nodes_and_tell_how_they_are() -> Result<()> {
     let (status, said, failure) = run(&nodes[0], &["fleet", "purge", "/c"])?;
     assert_eq!((status, said.as_str()), (Some(2), ""));
     assert!(failure.contains("purged on this node only: "), "{failure}");
+    Ok(())
+}
+
+/// A purge comes back by the log to the node that was asked for it, where it was told before.
+#[test]
+fn purge_is_told_once_on_each_node() -> Result<()> {
+    let nats = nats!();
+    let (_origin, nodes) = fleet(&nats, 2)?;
+    let read = |node: &Node| -> Result<TcpStream> {
+        let mut stream = TcpStream::connect(("127.0.0.1", node.proxy.port()))?;
+        let target = "/api/millpond/1/events?kind=purged";
+        write!(stream, "GET {target} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")?;
+        read_until(&mut stream, "retry: 1000\n\n")?;
+        Ok(stream)
+    };
+    let streams = nodes.iter().map(read).collect::<Result<Vec<_>>>()?;
+    let purges = [(0, "/hard", ""), (0, "/soft", "1"), (1, "/other", "")];
+    for (at, path, soft) in purges {
+        let fields = [("Purge-Wait", "fleet"), ("Purge-Soft", soft)];
+        let answer = nodes[at].purge(path, &fields[..if soft.is_empty() { 1 } else { 2 }])?;
+        assert_eq!(answer.header("Purge-Fleet"), Some("everywhere"), "{path}");
+    }
+    nodes[1].purge_everywhere("/end")?;
+    for (node, stream) in nodes.iter().zip(streams) {
+        let mut events = String::new();
+        for line in BufReader::new(stream).lines() {
+            let line = line?;
+            events += &line;
+            if line.contains("/end") {
+                break;
+            }
+        }
+        let list = node.client.get("/api/millpond/1/purges")?.text();
+        for (_, path, _) in purges {
+            assert_eq!(events.matches(path).count(), 1, "{path}: {events}");
+            assert_eq!(list.matches(path).count(), 1, "{path}: {list}");
+        }
+    }
     Ok(())
 }
 
