@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// The longest wait for something that must come.
@@ -107,21 +107,39 @@ fn launch(program: &Path, port: u16, dir: &Path) -> Result<Child> {
     Ok(child)
 }
 
-/// A relay to a port, whose connections can be cut; while it is cut, none is made.
+/// A direction of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    ToServer,
+    ToClient,
+}
+
+/// A relay to a port, whose connections can be cut, so that none is made, or held one way: what is
+/// sent there arrives when the link is mended, as packets do that are sent again.
 pub(crate) struct Relay {
     pub(crate) port: u16,
-    state: Arc<Mutex<Link>>,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    link: Mutex<Link>,
+    changed: Condvar,
 }
 
 #[derive(Default)]
 struct Link {
     is_cut: bool,
+    held: Option<Direction>,
     streams: Vec<TcpStream>,
 }
 
-fn copy(mut from: TcpStream, mut to: TcpStream) {
+fn copy([mut from, mut to]: [TcpStream; 2], direction: Direction, state: &State) {
     let mut buffer = [0; 16 << 10];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
+        let link = state.link.lock().unwrap();
+        let is_held = |link: &mut Link| link.held == Some(direction);
+        drop(state.changed.wait_while(link, is_held).unwrap());
         if to.write_all(&buffer[..count]).is_err() {
             break;
         }
@@ -133,20 +151,25 @@ impl Relay {
     pub(crate) fn start(target: u16) -> Result<Relay> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let port = listener.local_addr()?.port();
-        let state = Arc::<Mutex<Link>>::default();
+        let state = Arc::<State>::default();
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                let mut link = shared.lock().unwrap();
+                let mut link = shared.link.lock().unwrap();
                 let Ok(server) = TcpStream::connect(("127.0.0.1", target)) else {
                     continue;
                 };
                 if link.is_cut {
                     continue;
                 }
-                for (from, to) in [(&client, &server), (&server, &client)] {
-                    let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    std::thread::spawn(move || copy(from, to));
+                let ways = [
+                    (&client, &server, Direction::ToServer),
+                    (&server, &client, Direction::ToClient),
+                ];
+                for (from, to, direction) in ways {
+                    let ends = [from.try_clone().unwrap(), to.try_clone().unwrap()];
+                    let state = Arc::clone(&shared);
+                    std::thread::spawn(move || copy(ends, direction, &state));
                 }
                 link.streams.extend([client, server]);
             }
@@ -155,15 +178,23 @@ impl Relay {
     }
 
     pub(crate) fn cut(&self) {
-        let mut link = self.state.lock().unwrap();
+        let mut link = self.state.link.lock().unwrap();
         link.is_cut = true;
         for stream in link.streams.drain(..) {
             let _closed = stream.shutdown(Shutdown::Both);
         }
     }
 
+    /// Holds what is sent one way from now on; connections stay, and new ones are made.
+    pub(crate) fn hold(&self, direction: Direction) {
+        self.state.link.lock().unwrap().held = Some(direction);
+    }
+
     pub(crate) fn mend(&self) {
-        self.state.lock().unwrap().is_cut = false;
+        let mut link = self.state.link.lock().unwrap();
+        (link.is_cut, link.held) = (false, None);
+        drop(link);
+        self.state.changed.notify_all();
     }
 }
 

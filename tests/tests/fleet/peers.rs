@@ -52,9 +52,20 @@ const PEER: &str = "
         location = /metrics { metrics; }
     }";
 
-fn peer(name: &str, nats: u16, origin: &Origin) -> ProxyBuilder {
+pub(crate) fn peer(name: &str, nats: u16, origin: &Origin) -> ProxyBuilder {
     let conf = PEER.replace("%%ADDRESS%%", "%%PORT%%");
     at(&conf.replace("%%LISTEN%%", ""), (name, nats), origin)
+}
+
+/// A node that tells one port and listens at another one.
+pub(crate) fn peer_at(
+    name: &str,
+    (nats, origin): (u16, &Origin),
+    [told, own]: [u16; 2],
+) -> ProxyBuilder {
+    let conf = PEER.replace("%%ADDRESS%%", &told.to_string());
+    let listen = format!("listen 127.0.0.1:{own};");
+    at(&conf.replace("%%LISTEN%%", &listen), (name, nats), origin)
 }
 
 /// A node with an address of its own.
@@ -314,7 +325,7 @@ fn long() -> Answer {
 
 /// A path of the second of two nodes, of which no answer is stored; the first one has asked for it
 /// before or not.
-fn path_of_second(
+pub(crate) fn path_of_second(
     nodes: &[Node],
     origin: &Origin,
     (prefix, was_asked): (&str, bool),
@@ -376,10 +387,8 @@ fn nodes_with_wrong_views_ask_the_origin_and_nobody_goes_round_in_circles() -> R
     let origin = Origin::start()?;
     let ports = [free_port()?, free_port()?, free_port()?];
     let start = |number: usize| {
-        let (own, next) = (ports[number], ports[(number + 1) % NODES]);
-        let named = PEER.replace("%%ADDRESS%%", &next.to_string());
-        let conf = named.replace("%%LISTEN%%", &format!("listen 127.0.0.1:{own};"));
-        Node::start(at(&conf, (&format!("n{number}"), nats.port), &origin))
+        let told = [ports[(number + 1) % NODES], ports[number]];
+        Node::start(peer_at(&format!("n{number}"), (nats.port, &origin), told))
     };
     let nodes = (0..NODES).map(start).collect::<Result<Vec<_>>>()?;
     wait_until_known(&nodes)?;
