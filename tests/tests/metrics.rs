@@ -527,9 +527,21 @@ fn prometheus_answers_every_question_of_the_dashboard_and_the_rules() -> Result<
     prometheus.wait_for("instance:millpond_cache_hits:ratio_rate5m > 0")?;
     let questions = dashboard()?;
     assert!(questions.len() > 30);
+    let known = fs::read_to_string(contrib().join("../docs/metrics.md"))?;
     for question in &questions {
-        // A rate needs a second sample.
-        prometheus.wait_for(question)?;
+        // There is neither a fleet nor a second tier here.
+        let of_fleet = ["millpond_fleet_", "millpond_tier_"].iter().find_map(|it| {
+            let named = &question[question.find(it)?..];
+            named.split(['{', '[', ' ', ')']).next()
+        });
+        match of_fleet {
+            Some(name) => {
+                prometheus.query(question)?;
+                assert!(known.contains(&format!("`{name}`")), "{question}");
+            }
+            // A rate needs a second sample.
+            None => prometheus.wait_for(question)?,
+        }
     }
     let groups = prometheus.ask("/api/v1/rules")?;
     let groups = groups["groups"].as_array().context("groups")?;

@@ -72,6 +72,21 @@ pub struct TierPath {
 }
 
 impl TierPath {
+    /// The URL of the place, without an end that is not needed.
+    pub fn url(&self) -> String {
+        let (bucket, prefix) = (&self.bucket, &self.prefix);
+        let scheme = match self.scheme {
+            Scheme::S3 => "s3",
+            Scheme::Gcs => "gs",
+            Scheme::Azure => "az",
+            Scheme::File => "file",
+        };
+        match prefix.as_str() {
+            "" => format!("{scheme}://{bucket}"),
+            _ => format!("{scheme}://{bucket}/{prefix}"),
+        }
+    }
+
     /// The tier at a URL, with nothing else said.
     pub fn parse(url: &str) -> Result<TierPath, String> {
         let wrong = |why: &str| format!("invalid tier \"{url}\": {why}");

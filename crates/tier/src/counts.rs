@@ -62,6 +62,8 @@ pub struct Counts {
     writes: [AtomicU64; Write::ALL.len()],
     read_bytes: AtomicU64,
     written_bytes: AtomicU64,
+    written_objects: AtomicU64,
+    removed_objects: AtomicU64,
 }
 
 impl Counts {
@@ -89,6 +91,16 @@ impl Counts {
             .fetch_add(count as u64, Ordering::Relaxed);
     }
 
+    /// An object was written: a head, or a slice of a body.
+    pub fn note_written_object(&self) {
+        self.written_objects.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An object was removed, if it was there.
+    pub fn note_removed_object(&self) {
+        self.removed_objects.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Questions, by their outcomes.
     pub fn reads(&self) -> Vec<(&'static str, u64)> {
         let counts = self.reads.iter().map(|it| it.load(Ordering::Relaxed));
@@ -105,6 +117,12 @@ impl Counts {
     pub fn bytes(&self) -> (u64, u64) {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (of(&self.read_bytes), of(&self.written_bytes))
+    }
+
+    /// Objects that were written, and that were removed.
+    pub fn objects(&self) -> (u64, u64) {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (of(&self.written_objects), of(&self.removed_objects))
     }
 }
 

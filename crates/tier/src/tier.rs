@@ -125,6 +125,12 @@ impl Tier {
         self.core.queued.load(std::sync::atomic::Ordering::Relaxed)
     }
 
+    /// Number of things that wait to be written or removed.
+    pub fn waiting(&self) -> u64 {
+        let count = &self.core.queue.count;
+        count.load(std::sync::atomic::Ordering::Relaxed) as u64
+    }
+
     /// True while the store is not asked, or not written to, because it has failed.
     pub fn is_left_alone(&self) -> bool {
         self.core.reading.is_open() || self.core.writing.is_open()

@@ -98,11 +98,11 @@ impl Core {
         name: &Name,
         place: Option<object_store::path::Path>,
     ) -> Result<(), Fault> {
-        self.objects.delete(&self.places.head(name)).await?;
-        match place {
-            Some(place) => self.objects.delete(&place).await,
-            None => Ok(()),
+        for place in [Some(self.places.head(name)), place].iter().flatten() {
+            self.objects.delete(place).await?;
+            self.counts.note_removed_object();
         }
+        Ok(())
     }
 
     async fn write(self: &Arc<Self>, offer: Offer) -> Write {
@@ -267,6 +267,7 @@ impl Core {
             let count = bytes.len();
             if self.objects.create(&place, bytes).await? == Put::Written {
                 self.counts.note_written_bytes(count);
+                self.counts.note_written_object();
             }
         }
         Ok(true)
@@ -291,6 +292,7 @@ impl Core {
                 }
             };
             if put == Put::Written {
+                self.counts.note_written_object();
                 return Ok(Put::Written);
             }
         }

@@ -25,23 +25,24 @@ const OWN: &str = "
         location = /ready { health; }
         location = /metrics { metrics; }
         location /api/ { api; }
+        location /look { dashboard; }
         location = /there { return 200; }
         location = /gone { return 503; }
         location / { return 404; }
     }";
 
 /// Configuration that is pushed: a field that all answers have.
-fn pushed(name: &str) -> String {
+pub(crate) fn pushed(name: &str) -> String {
     format!("http {{ include more/*.conf; add_header X-Conf {name} always; }}")
 }
 
 /// Keys, and a folder whose files are pushed.
-struct Desk {
+pub(crate) struct Desk {
     dir: tempfile::TempDir,
 }
 
 impl Desk {
-    fn new() -> Result<Desk> {
+    pub(crate) fn new() -> Result<Desk> {
         let desk = Desk {
             dir: tempfile::tempdir()?,
         };
@@ -51,7 +52,7 @@ impl Desk {
         Ok(desk)
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.dir.path().join(name).display().to_string()
     }
 
@@ -83,7 +84,7 @@ impl Desk {
         Ok(said)
     }
 
-    fn push(&self, node: &Node, text: &str, words: &[&str]) -> Result<String> {
+    pub(crate) fn push(&self, node: &Node, text: &str, words: &[&str]) -> Result<String> {
         std::fs::write(self.path("conf/nginx.conf"), text)?;
         self.order(node, &[&["push", "conf"], words].concat())
     }
@@ -100,7 +101,7 @@ impl Desk {
         Deadline::after(WAIT).poll(is_well).context("never well")
     }
 
-    fn builder(&self, name: &str, nats: u16, more: &str) -> Result<ProxyBuilder> {
+    pub(crate) fn builder(&self, name: &str, nats: u16, more: &str) -> Result<ProxyBuilder> {
         Ok(Proxy::new(Kind::Millpond, OWN)
             .file("key.pub", self.public_key()?)
             .value("NODE", name)
@@ -134,7 +135,7 @@ fn state_of(document: &Value, name: &str) -> Option<(String, String)> {
     Some((text("state")?, text("reason")?))
 }
 
-fn wait_for_state(desk: &Desk, node: &Node, name: &str, state: &str) -> Result<String> {
+pub(crate) fn wait_for_state(desk: &Desk, node: &Node, name: &str, state: &str) -> Result<String> {
     let mut last = String::new();
     let is_so = || {
         let (_, document) = desk.status(node).ok()?;
@@ -271,6 +272,20 @@ fn node_that_cannot_apply_what_is_pushed_stays_as_it_was_and_says_why() -> Resul
         (&config["revision"], &config["state"]),
         (&1.into(), &"refused".into())
     );
+    // The other node knows it, too.
+    let told = || {
+        let text = able.client.get("/api/millpond/1/fleets").ok()?.text();
+        let report: Value = serde_json::from_str(&text).ok()?;
+        let config = &report["fleets"][0]["config"];
+        let (state, why) = state_of(config, "unable")?;
+        (state == "refused" && why.contains("pages")).then(|| config["orders"].clone())
+    };
+    let orders = Deadline::after(WAIT).poll(told).context("never told")?;
+    let newest = &orders[0];
+    assert_eq!(
+        (&newest["revision"], &newest["kind"], &newest["canaries"]),
+        (&2.into(), &"push".into(), &Value::Array(Vec::new())),
+    );
     let refused = "millpond_fleet_config_orders_total{fleet=\"edge\",result=\"refused\"}";
     assert_eq!(unable.metric(refused)?, 1.0);
 
@@ -350,6 +365,12 @@ fn canaries_try_first_and_what_is_worse_goes_back_by_itself() -> Result<()> {
     assert!(log.contains("revision 2 is taken back: "), "{log}");
     let back = "millpond_fleet_config_orders_total{fleet=\"edge\",result=\"back\"}";
     assert_eq!(nodes[canary].metric(back)?, 1.0);
+    let text = nodes[0].client.get("/api/millpond/1/fleets")?.text();
+    let report: Value = serde_json::from_str(&text)?;
+    let order = &report["fleets"][0]["config"]["orders"][0];
+    assert_eq!(order["verdict"], "back", "{order}");
+    let why = order["reason"].as_str().context("a reason")?;
+    assert!(why.starts_with(&format!("{name}: ")), "{why}");
     assert!(having(&nodes, "worse").is_empty());
 
     // Somebody does not want to wait.

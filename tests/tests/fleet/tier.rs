@@ -5,6 +5,7 @@ use anyhow::{Context, Result, ensure};
 use millpond_testkit::{
     Answer, Deadline, Kind, Origin, Proxy, ProxyBuilder, Ranges, Request, Response, offset_bytes,
 };
+use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 
@@ -41,6 +42,7 @@ const TIER: &str = "
         location /short/ { proxy_pass http://%%ORIGIN%%; proxy_cache_valid 200 30m; }
         location = /ready { health; }
         location = /metrics { metrics; }
+        location /api/ { api; }
     }";
 
 /// A node whose tier is at a URL, with its other parameters behind it.
@@ -160,6 +162,36 @@ fn copy_of_one_node_is_what_another_one_answers_without_the_origin() -> Result<(
     assert_eq!(again.header("X-Cache"), Some("HIT"));
     assert!(origin.requests().is_empty(), "{:?}", origin.requests());
     assert!(b.reads("hit")? == 2.0 && b.reads("fault")? == 0.0);
+
+    let tiers = |node: &Node| -> Result<Value> {
+        let text = node.client.get("/api/millpond/1/tiers")?.text();
+        Ok(serde_json::from_str::<Value>(&text)?["tiers"][0].take())
+    };
+    let (wrote, read) = (tiers(&a)?, tiers(&b)?);
+    assert_eq!(
+        (&wrote["zone"], &wrote["place"]),
+        (&"z".into(), &tier.as_str().into())
+    );
+    // A head and a slice of each.
+    for (name, value) in [
+        ("written_objects", 4),
+        ("written_bytes", 8),
+        ("read_bytes", 0),
+        ("queued_bytes", 0),
+        ("waiting", 0),
+        ("queue_limit", 256 << 20),
+    ] {
+        assert_eq!(wrote[name], value, "{name}: {wrote}");
+    }
+    assert_eq!(wrote["writes"]["written"], 2, "{wrote}");
+    assert_eq!(wrote["is_left_alone"], false, "{wrote}");
+    assert_eq!(
+        (&read["reads"]["hit"], &read["read_bytes"]),
+        (&2.into(), &8.into()),
+        "{read}"
+    );
+    let objects = "millpond_tier_objects_total{zone=\"z\",action=\"written\"}";
+    assert_eq!(a.metric(objects)?, 4.0);
 
     // What is fresh for less than `tier_min_ttl` is not written.
     let written = a.writes("written")?;

@@ -103,6 +103,17 @@ fn revision(signed: &Option<Signed>) -> u64 {
 }
 
 impl Machine {
+    /// Orders that were heard of, the newest first, each with its verdict.
+    pub fn orders(&self) -> impl Iterator<Item = (&Signed, Option<&Verdict>)> {
+        let orders = self.orders.iter().rev();
+        orders.map(|(number, signed)| (signed, self.verdicts.get(number)))
+    }
+
+    /// Words of all nodes about themselves.
+    pub fn reports(&self) -> impl Iterator<Item = &Report> {
+        self.reports.values()
+    }
+
     /// The machine of a node that has started with what is good.
     pub fn new(node: &str, good: Option<Signed>) -> Machine {
         Machine {

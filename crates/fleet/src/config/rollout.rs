@@ -17,7 +17,7 @@
 //! 3. An order that was begun `TRIALS_MAX` times and never ended is refused: the process may end
 //!    with it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -33,9 +33,10 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::ConfigConf;
 use super::folder::{Folder, Held};
 use super::machine::{Action, Machine, Tone};
-use super::order::Signed;
+use super::order::{Order, Signed};
 use super::report::{Figures, Report, State, Verdict};
 use super::stream::{News, NewsFeed};
+use crate::follower::MEMBERS_MAX;
 use crate::log::LogError;
 use crate::nats::NatsLog;
 
@@ -51,6 +52,8 @@ const FETCH_WITHIN: Duration = Duration::from_secs(60);
 const TELL_WITHIN: Duration = Duration::from_secs(3);
 /// Times that an order may begin.
 const TRIALS_MAX: u32 = 3;
+/// Orders of a course (as many as the stream keeps).
+const COURSE_MAX: usize = 16;
 /// News that are taken together.
 const BATCH_MAX: usize = 1024;
 /// Numbers of wrong orders that are remembered, so that each is told once.
@@ -88,6 +91,24 @@ pub struct Status {
     pub trouble: Option<String>,
 }
 
+/// An order that was heard of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// The order.
+    pub order: Order,
+    /// The end of its trial, if it has one.
+    pub verdict: Option<Verdict>,
+}
+
+/// Course of the orders of a fleet, as a node has heard of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Course {
+    /// The newest orders, the newest first.
+    pub orders: Vec<Heard>,
+    /// Words of nodes about themselves, and milliseconds that they are older than the newest.
+    pub nodes: Vec<(Report, u64)>,
+}
+
 #[derive(Debug)]
 struct Inner {
     fleet: String,
@@ -98,6 +119,8 @@ struct Inner {
     step: Option<Step>,
     /// Wrong orders that were told.
     wrong: BTreeSet<u64>,
+    /// Times of the last words of nodes, by the clock of the servers; as many as the machine has.
+    told_ms: BTreeMap<String, u64>,
     status: Status,
 }
 
@@ -155,7 +178,12 @@ impl Inner {
         match news {
             News::Order(number, bytes) => self.hear_order(number, &bytes),
             News::Verdict(number, verdict) => self.machine.hear_verdict(number, verdict),
-            News::Report(report, _) => self.machine.hear_report(report),
+            News::Report(report, at_ms) => {
+                if self.told_ms.len() < MEMBERS_MAX || self.told_ms.contains_key(&report.node) {
+                    self.told_ms.insert(report.node.clone(), at_ms);
+                }
+                self.machine.hear_report(report);
+            }
             News::Unknown => {}
         }
     }
@@ -207,6 +235,7 @@ impl Rollout {
             queue: VecDeque::new(),
             step: None,
             wrong: BTreeSet::new(),
+            told_ms: BTreeMap::new(),
             status: Status::default(),
         });
     }
@@ -250,6 +279,25 @@ impl Rollout {
         status.report = inner.machine.report(&inner.figures());
         status.digest = inner.machine.in_force().map(|it| it.order.digest);
         Some(status)
+    }
+
+    /// Course of the orders of a fleet; none if it gives none.
+    pub fn course(&self, fleet: &str) -> Option<Course> {
+        let known = lock(&self.inner);
+        let inner = known.as_ref().filter(|it| it.fleet == fleet)?;
+        let newest_ms = inner.told_ms.values().copied().max().unwrap_or(0);
+        let aged = |report: &Report| {
+            let told_ms = inner.told_ms.get(&report.node).copied().unwrap_or(0);
+            (report.clone(), newest_ms.saturating_sub(told_ms))
+        };
+        let heard = |(signed, verdict): (&Signed, Option<&Verdict>)| Heard {
+            order: signed.order.clone(),
+            verdict: verdict.cloned(),
+        };
+        Some(Course {
+            orders: inner.machine.orders().take(COURSE_MAX).map(heard).collect(),
+            nodes: inner.machine.reports().map(aged).collect(),
+        })
     }
 
     fn with<T>(&self, of: impl FnOnce(&mut Inner) -> T) -> Option<T> {

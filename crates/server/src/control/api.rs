@@ -14,7 +14,7 @@
 //! | `GET /peers` | the peers of upstreams: [`PeersReport`](super::peers::PeersReport) |
 //! | `GET /fleets`, `NAME/sites`, `DELETE NAME/nodes/NODE` | fleets, counters, leaving ([`fleet`]) |
 //! | … `NAME/nodes/NODE/zones/NAME/entries?FILTERS` | entries of another node |
-//! | `GET /purges` | what was purged last: [`PurgesReport`] |
+//! | `GET /purges`, `/tiers` | what was purged last: [`PurgesReport`]; second tiers of zones |
 //! | `GET /events` | what happens to entries: [`EventReport`](super::events::EventReport) |
 //! | `GET /warm`, `DELETE /warm?id=ID` | jobs that warm caches ([`warm`]); only `api` takes one |
 //! | `GET /zones/NAME`, `…/events` | one zone: [`ZoneReport`]; what happens to entries there |
@@ -68,8 +68,7 @@ use super::report::{
     LiveReport, ProgressReport, PurgeReport, PurgesReport, ResetReport, ServerReport, SiteReport,
     SitesReport, ZoneDiskReport, ZoneReport, ZonesReport,
 };
-use super::{fleet, fleet_list};
-use super::{warm, why};
+use super::{fleet, fleet_list, tiers, warm, why};
 
 /// Segments that the path of every request of the API begins with.
 pub const PREFIX: [&str; 3] = ["api", "millpond", "1"];
@@ -206,6 +205,7 @@ pub fn answer(scene: &Scene, ask: &Ask) -> Answer {
         (["disks"], Verb::Get) => reader.end().map(|()| disks(scene)),
         (["fills"], Verb::Get) => reader.end().map(|()| fills(scene)),
         (["peers"], Verb::Get) => reader.end().map(|()| peers::answer(scene)),
+        (["tiers"], Verb::Get) => reader.end().map(|()| tiers::answer(scene)),
         (["fleets"], Verb::Get) => reader.end().map(|()| fleet::answer(scene)),
         (["fleets", name, "sites"], Verb::Get) => reader.end().map(|()| fleet::sites(scene, name)),
         (["fleets", fleet, "nodes", node], Verb::Delete) => {
@@ -223,7 +223,7 @@ pub fn answer(scene: &Scene, ask: &Ask) -> Answer {
             []
             | [
                 "health" | "why" | "sites" | "zones" | "disks" | "fills" | "fleets" | "peers"
-                | "purges" | "events" | "warm",
+                | "purges" | "events" | "tiers" | "warm",
             ]
             | ["fleets", _, "sites"]
             | ["fleets", _, "nodes", _]

@@ -11,8 +11,9 @@ use serde_json::Value;
 
 use super::events::EventReport;
 use super::fleet::{
-    FleetConfigReport, FleetCountersReport, FleetLeftReport, FleetNodeReport, FleetReport,
-    FleetSiteReport, FleetSitesReport, FleetsReport,
+    FleetConfigNodeReport, FleetConfigReport, FleetCountersReport, FleetLeftReport,
+    FleetNodeReport, FleetOrderReport, FleetReport, FleetSiteReport, FleetSitesReport,
+    FleetsReport,
 };
 use super::health::HealthReport;
 use super::holdings::{HeldReport, HoldingsReport};
@@ -24,6 +25,7 @@ use super::report::{
     RemovedReport, ResetReport, ScrubReport, ServerReport, SiteReport, SitesReport, SlicesReport,
     VariantReport, ZoneReport, ZonesReport,
 };
+use super::tiers::{TierReport, TiersReport};
 use super::warm::{OrderReport, WarmFailureReport, WarmReport, WarmsReport};
 use super::{plus, why};
 
@@ -106,14 +108,6 @@ fn described() -> Vec<(&'static str, Vec<&'static str>)> {
         ("Sites", members::<SitesReport>()),
         ("Fill", members::<FillReport>()),
         ("Fills", members::<FillsReport>()),
-        ("FleetNode", members::<FleetNodeReport>()),
-        ("Fleet", members::<FleetReport>()),
-        ("FleetConfig", members::<FleetConfigReport>()),
-        ("FleetCounters", members::<FleetCountersReport>()),
-        ("FleetSite", members::<FleetSiteReport>()),
-        ("FleetSites", members::<FleetSitesReport>()),
-        ("FleetLeft", members::<FleetLeftReport>()),
-        ("Fleets", members::<FleetsReport>()),
         ("PeerState", members::<PeerReport>()),
         ("PeerStates", members::<PeersReport>()),
         ("RecentPurge", members::<RecentPurgeReport>()),
@@ -143,7 +137,25 @@ fn described() -> Vec<(&'static str, Vec<&'static str>)> {
         ("UpstreamServerWanted", plus::MEMBERS.to_vec()),
         ("WarmWanted", members::<OrderReport>()),
     ];
-    [own, plus::described(), wanted].concat()
+    [own, of_fleets(), plus::described(), wanted].concat()
+}
+
+/// Those of fleets and second tiers.
+fn of_fleets() -> Vec<(&'static str, Vec<&'static str>)> {
+    vec![
+        ("FleetNode", members::<FleetNodeReport>()),
+        ("Fleet", members::<FleetReport>()),
+        ("FleetConfig", members::<FleetConfigReport>()),
+        ("FleetConfigNode", members::<FleetConfigNodeReport>()),
+        ("FleetOrder", members::<FleetOrderReport>()),
+        ("FleetCounters", members::<FleetCountersReport>()),
+        ("FleetSite", members::<FleetSiteReport>()),
+        ("FleetSites", members::<FleetSitesReport>()),
+        ("FleetLeft", members::<FleetLeftReport>()),
+        ("Fleets", members::<FleetsReport>()),
+        ("Tier", members::<TierReport>()),
+        ("Tiers", members::<TiersReport>()),
+    ]
 }
 
 /// Place where a schema stands; what has members has a name, and lines have one member each.

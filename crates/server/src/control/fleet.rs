@@ -11,7 +11,9 @@ use millpond_conf::value::Words;
 use millpond_exchange::stats::site::SiteCount;
 use millpond_fleet::Fleets;
 use millpond_fleet::config::bundle::hex;
-use millpond_fleet::config::rollout::Status;
+use millpond_fleet::config::known::SILENT_MS;
+use millpond_fleet::config::report::{Report, Verdict};
+use millpond_fleet::config::rollout::{Course, Heard as HeardOrder, Rollout, Status};
 use millpond_fleet::node::{Node, NotLeft, now_ms};
 use millpond_fleet::tally::Sum;
 use millpond_fleet::view::Heard;
@@ -85,10 +87,90 @@ pub struct FleetConfigReport {
     pub reason: String,
     /// The reason why orders are not followed, for people; null if they are.
     pub trouble: Option<String>,
+    /// The newest orders of the fleet, the newest first.
+    #[serde(default)]
+    pub orders: Vec<FleetOrderReport>,
+    /// Nodes, by their own words about the configuration that they have.
+    #[serde(default)]
+    pub nodes: Vec<FleetConfigNodeReport>,
+}
+
+/// An order of configuration.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct FleetOrderReport {
+    /// Number of the order.
+    pub revision: u64,
+    /// `push`, `promotion` or `rollback`.
+    pub kind: String,
+    /// Number of the order whose bundle it is about.
+    pub of: u64,
+    /// Time at which it was made, milliseconds since 1970.
+    pub made_ms: u64,
+    /// Nodes that try it first; none where all take it at once.
+    pub canaries: Vec<String>,
+    /// End of the trial: `promoted`, `back`; null while it goes on, and where there is none.
+    pub verdict: Option<String>,
+    /// Node that has said so, and the reason, for people; null without a verdict.
+    pub reason: Option<String>,
+}
+
+impl FleetOrderReport {
+    fn of(HeardOrder { order, verdict }: HeardOrder) -> FleetOrderReport {
+        let (verdict, reason) = match verdict {
+            Some(Verdict::Promoted { node }) => (Some("promoted"), Some(node)),
+            Some(Verdict::Back { node, reason }) => {
+                (Some("back"), Some(format!("{node}: {reason}")))
+            }
+            None => (None, None),
+        };
+        FleetOrderReport {
+            revision: order.revision,
+            kind: order.kind.word().to_owned(),
+            of: order.of,
+            made_ms: order.at_ms,
+            canaries: order.canaries,
+            verdict: verdict.map(str::to_owned),
+            reason,
+        }
+    }
+}
+
+/// Configuration of a node, by its own words.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct FleetConfigNodeReport {
+    /// Name of the node.
+    pub name: String,
+    /// Number of the order that is in force there; 0 for the node's own file alone.
+    pub revision: u64,
+    /// Number of the order that the state is about.
+    pub about: u64,
+    /// State of that.
+    pub state: String,
+    /// The reason for the state, for people; empty without one.
+    pub reason: String,
+    /// Milliseconds that its words are older than the newest of any node.
+    pub heard_ms_ago: u64,
+    /// True unless that is more than three times as long as nodes are silent.
+    pub is_live: bool,
+}
+
+impl FleetConfigNodeReport {
+    fn of((report, heard_ms_ago): (Report, u64)) -> FleetConfigNodeReport {
+        FleetConfigNodeReport {
+            name: report.node,
+            revision: report.in_force,
+            about: report.about,
+            state: report.state.word().to_owned(),
+            reason: report.reason,
+            heard_ms_ago,
+            is_live: heard_ms_ago <= SILENT_MS,
+        }
+    }
 }
 
 impl FleetConfigReport {
-    fn of(status: Status) -> FleetConfigReport {
+    fn of(status: Status, course: Course) -> FleetConfigReport {
+        let nodes = course.nodes.into_iter().map(FleetConfigNodeReport::of);
         FleetConfigReport {
             revision: status.report.in_force,
             bundle: status.digest.map(|digest| hex(&digest)),
@@ -96,6 +178,12 @@ impl FleetConfigReport {
             state: status.report.state.word().to_owned(),
             reason: status.report.reason,
             trouble: status.trouble,
+            orders: course
+                .orders
+                .into_iter()
+                .map(FleetOrderReport::of)
+                .collect(),
+            nodes: nodes.collect(),
         }
     }
 }
@@ -180,7 +268,7 @@ fn millis(duration: Duration) -> u64 {
 
 impl FleetReport {
     /// The report of a node on its fleet.
-    fn of(node: &Node, config: Option<Status>) -> FleetReport {
+    fn of(node: &Node, rollout: &Rollout) -> FleetReport {
         let (conf, view, published) = (node.conf(), node.view(), node.published());
         let (now_ms, max_lag_ms) = (now_ms(), millis(conf.max_lag));
         let lag_ms = view.lag_ms(now_ms);
@@ -221,7 +309,10 @@ impl FleetReport {
                 .counts()
                 .map(|(word, count)| (word.to_owned(), count))
                 .into(),
-            config: config.map(FleetConfigReport::of),
+            config: rollout
+                .status(conf.name())
+                .zip(rollout.course(conf.name()))
+                .map(|(status, course)| FleetConfigReport::of(status, course)),
         }
     }
 }
@@ -306,10 +397,7 @@ pub(super) fn leave(scene: &Scene, fleet: &str, name: &str) -> Answer {
 /// All fleets.
 pub(crate) fn all(fleets: &Fleets) -> Vec<FleetReport> {
     let nodes = fleets.all().into_iter();
-    let reports = nodes.map(|node| {
-        let config = fleets.rollout().status(node.conf().name());
-        FleetReport::of(&node, config)
-    });
+    let reports = nodes.map(|node| FleetReport::of(&node, fleets.rollout()));
     reports.collect()
 }
 

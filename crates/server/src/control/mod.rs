@@ -48,6 +48,7 @@ pub mod reload;
 pub mod report;
 pub mod rest;
 mod socket;
+pub mod tiers;
 pub mod warm;
 pub mod why;
 

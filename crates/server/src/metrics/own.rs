@@ -516,6 +516,13 @@ pub(super) const METRICS: &[Metric] = &[
     metric("millpond_tier_bytes_total", Counter, &["zone", "direction"], (
         "Bytes of bodies that were `read` from the second tier of the zone, and `written` to it.",
         tier::bytes)),
+    metric("millpond_tier_objects_total", Counter, &["zone", "action"], (
+        "Objects of the second tier of the zone that were `written` (a head of each copy, and one \
+         for each 4 MiB of its body) and `removed`.",
+        tier::objects)),
+    metric("millpond_tier_queue_entries", Gauge, &["zone"], (
+        "Things that wait to be written to the second tier of the zone, or to be removed.",
+        tier::waiting)),
     metric("millpond_tier_queue_bytes", Gauge, &["zone"], (
         "Bytes of bodies that wait to be written to the second tier of the zone.",
         tier::queued)),

@@ -18,8 +18,12 @@ pub(super) struct TierFacts {
     pub(super) writes: Vec<(&'static str, u64)>,
     /// Bytes of bodies that have come, and that were written.
     pub(super) bytes: (u64, u64),
+    /// Objects that were written, and that were removed.
+    pub(super) objects: (u64, u64),
     /// Bytes of bodies that wait to be written.
     pub(super) queued: u64,
+    /// Number of things that wait to be written or removed.
+    pub(super) waiting: u64,
     /// True while the store is left alone because it has failed.
     pub(super) is_left_alone: bool,
 }
@@ -32,7 +36,9 @@ pub(super) fn read(shared: &Shared) -> Vec<TierFacts> {
         reads: tier.counts().reads(),
         writes: tier.counts().writes(),
         bytes: tier.counts().bytes(),
+        objects: tier.counts().objects(),
         queued: tier.queued(),
+        waiting: tier.waiting(),
         is_left_alone: tier.is_left_alone(),
     });
     facts.collect()
@@ -60,6 +66,19 @@ pub(super) fn bytes(facts: &Facts, out: &mut Samples<'_>) {
     for tier in &facts.tiers {
         out.add(&[&tier.zone, "read"], tier.bytes.0);
         out.add(&[&tier.zone, "written"], tier.bytes.1);
+    }
+}
+
+pub(super) fn objects(facts: &Facts, out: &mut Samples<'_>) {
+    for tier in &facts.tiers {
+        out.add(&[&tier.zone, "written"], tier.objects.0);
+        out.add(&[&tier.zone, "removed"], tier.objects.1);
+    }
+}
+
+pub(super) fn waiting(facts: &Facts, out: &mut Samples<'_>) {
+    for tier in &facts.tiers {
+        out.add(&[&tier.zone], tier.waiting);
     }
 }
 

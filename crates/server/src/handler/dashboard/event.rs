@@ -29,14 +29,16 @@ use millpond_proxy::upstream::groups::Groups;
 use millpond_proxy::upstream::peer::{Availability, Peer};
 use millpond_store::Held;
 use millpond_system::clock;
+use millpond_tier::Tiers;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::feed::Feed;
 use crate::control;
 use crate::control::api::{self, Scene};
-use crate::control::fleet::FleetReport;
+use crate::control::fleet::{FleetConfigNodeReport, FleetReport};
 use crate::control::report::ZoneReport;
+use crate::control::tiers::{self, TierReport};
 
 /// Sites in an event: those with the most requests (arbitrary: what a browser draws in passing).
 const SITES_MAX: usize = 1000;
@@ -80,6 +82,8 @@ struct Event {
     zones: Vec<ZoneReport>,
     /// Fleets that the process is part of.
     fleets: Vec<FleetReport>,
+    /// Second tiers of zones.
+    tiers: Vec<TierReport>,
     sites: Vec<SiteRow>,
     sites_left_out: usize,
     /// The titles of the columns of the descriptions of sites.
@@ -355,6 +359,7 @@ fn event(conf: &Arc<Conf>, shared: &Arc<Shared>) -> Event {
         status_zones: status_zones(conf, shared),
         limits: limits(conf),
         fleets: fleets(shared),
+        tiers: tiers::all(&shared.guests.of::<Tiers>()),
         upstreams: upstreams(conf),
         fills: fills(&scene),
         purges: purges(&scene),
@@ -417,9 +422,15 @@ fn status_zones(conf: &Conf, shared: &Shared) -> Vec<StatusZoneRow> {
 
 fn fleets(shared: &Shared) -> Vec<FleetReport> {
     let mut fleets = control::fleet::all(&shared.guests.of::<Fleets>());
-    fleets
-        .iter_mut()
-        .for_each(|it| it.nodes.truncate(NODES_MAX));
+    for fleet in &mut fleets {
+        fleet.nodes.truncate(NODES_MAX);
+        if let Some(config) = &mut fleet.config {
+            // Those that somebody should look at, if they are too many.
+            let is_well = |node: &FleetConfigNodeReport| node.state == "settled";
+            config.nodes.sort_by_key(is_well);
+            config.nodes.truncate(NODES_MAX);
+        }
+    }
     fleets
 }
 

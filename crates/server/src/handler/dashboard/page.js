@@ -768,6 +768,78 @@
     })));
   }
 
+  /// Configuration that fleets give: what each node has made of the newest orders, by its own words.
+  const STATE = {
+    settled: "good", held: "good", applying: "warn", watched: "warn", waiting: "warn", refused: "bad", back: "bad",
+  };
+  const ORDERS_SHOWN = 3;
+  const revisionOf = (number) => number === 0 ? "its own file" : grouped.format(number);
+  const rolloutTable = new Table($("rollout").querySelector(".scroll"), {
+    caption: "Configuration of the nodes", key: (node) => node.fleet + " " + node.name, sort: { column: "Node", way: 1 }, none: "No node has told of its configuration.",
+    columns: [
+      { title: "Node", class: "text", text: (node) => node.name + (node.is_own ? " (this one)" : ""), sort: (node) => node.name },
+      { title: "Fleet", class: "text", text: (node) => node.fleet, sort: (node) => node.fleet },
+      { title: "State", class: "text", fill: (cell, node) => badge(cell, node.is_live ? node.state : "silent", node.is_live ? STATE[node.state] ?? "warn" : "bad"), sort: (node) => node.state },
+      { title: "Has revision", text: (node) => revisionOf(node.revision), sort: (node) => node.revision },
+      { title: "State is about", text: (node) => node.about === 0 ? "–" : grouped.format(node.about), sort: (node) => node.about },
+      { title: "Reason", class: "text", text: (node) => node.reason || "–", sort: (node) => node.reason },
+    ],
+  });
+  function orderText(order) {
+    const what = order.kind === "push" ? `Revision ${order.revision}` : `Revision ${order.revision}, ${order.kind} of ${order.of}`;
+    const first = order.canaries.length === 0 ? "for all at once"
+      : `tried first by ${order.canaries.slice(0, 5).join(", ")}${order.canaries.length > 5 ? ` and ${order.canaries.length - 5} more` : ""}`;
+    const end = order.verdict === "promoted" ? `, promoted to all by ${order.reason}`
+      : order.verdict === "back" ? `, taken back by ${order.reason}` : order.canaries.length > 0 ? ", being tried" : "";
+    return `${what} (${new Date(order.made_ms).toLocaleString()}): ${first}${end}`;
+  }
+  function showRollout() {
+    const given = (last.fleets ?? []).filter((fleet) => fleet.config);
+    $("rollout").hidden = given.length === 0;
+    const orders = given.flatMap((fleet) => fleet.config.orders.slice(0, ORDERS_SHOWN).map((order) => ({
+      text: orderText(order), class: order.verdict === "back" ? "bad" : "",
+    })));
+    const list = $("rollout").querySelector("ul"), texts = orders.map((order) => order.text).join("\n");
+    list.hidden = orders.length === 0;
+    if (list.dataset.texts !== texts) {
+      list.dataset.texts = texts;
+      list.replaceChildren(...orders.map((order) => make("li", order)));
+    }
+    rolloutTable.show(given.flatMap((fleet) => fleet.config.nodes.map((node) => ({
+      ...node, fleet: fleet.name, is_own: node.name === fleet.node,
+    }))));
+  }
+
+  const tierTable = new Table($("tiers").querySelector(".scroll"), {
+    caption: "Second tiers", key: (tier) => tier.zone, sort: { column: "Zone", way: 1 }, none: "No second tier.",
+    columns: [
+      { title: "Zone", class: "text", text: (tier) => tier.zone, sort: (tier) => tier.zone },
+      { title: "At", class: "text", text: (tier) => tier.place, sort: (tier) => tier.place },
+      { title: "State", class: "text", fill: (cell, tier) => badge(cell, tier.is_left_alone ? "left alone" : "asked", tier.is_left_alone ? "bad" : "good"), sort: (tier) => tier.is_left_alone },
+      { title: "Asked", text: (tier) => perSecond(tier.asked), sort: (tier) => tier.asked },
+      { title: "Hit ratio", text: (tier) => percent(ratio(tier.reads.hit, tier.all)), sort: (tier) => ratio(tier.reads.hit, tier.all) ?? -1 },
+      { title: "All hits", text: (tier) => short(tier.reads.hit), sort: (tier) => tier.reads.hit },
+      { title: "Purged", text: (tier) => short(tier.reads.purged), sort: (tier) => tier.reads.purged },
+      { title: "Faults", text: (tier) => short(tier.reads.fault + tier.writes.fault), sort: (tier) => tier.reads.fault + tier.writes.fault },
+      { title: "Read", text: (tier) => bytesPerSecond(tier.rates[1]), sort: (tier) => tier.rates[1] },
+      { title: "Written", text: (tier) => bytesPerSecond(tier.rates[2]), sort: (tier) => tier.rates[2] },
+      { title: "Copies", text: (tier) => short(tier.writes.written), sort: (tier) => tier.writes.written },
+      { title: "Objects", text: (tier) => short(tier.written_objects), sort: (tier) => tier.written_objects },
+      { title: "Dropped", text: (tier) => short(tier.writes.dropped), sort: (tier) => tier.writes.dropped },
+      { title: "Waiting", text: (tier) => `${short(tier.waiting)}, ${bytes(tier.queued_bytes)} of ${bytes(tier.queue_limit)}`, sort: (tier) => tier.queued_bytes },
+    ],
+  });
+  function showTiers() {
+    const tiers = last.tiers ?? [];
+    $("tiers").hidden = tiers.length === 0;
+    for (const tier of tiers) {
+      tier.all = tier.reads.hit + tier.reads.miss + tier.reads.purged + tier.reads.fault;
+      tier.rates = rateOf("tier " + tier.zone, last.time, [tier.all, tier.read_bytes, tier.written_bytes]);
+      tier.asked = tier.rates[0];
+    }
+    tierTable.show(tiers);
+  }
+
   const limitTable = new Table($("limits").querySelector(".scroll"), {
     caption: "Limits", key: (limit) => limit.kind + " " + limit.name, sort: { column: "Refused", way: -1 }, none: "No limit.",
     columns: [
@@ -967,6 +1039,15 @@
       if (zone.live?.corrupt) list.push(["warn", `${short(zone.live.corrupt)} entries of zone ${zone.name} were corrupt and are gone`]);
       if (zone.live?.write_errors) list.push(["bad", `Zone ${zone.name}: the disk refused ${short(zone.live.write_errors)} writes`]);
     }
+    for (const fleet of last.fleets ?? []) {
+      const bad = (fleet.config?.nodes ?? []).filter((node) => node.is_live && STATE[node.state] === "bad");
+      for (const node of bad.slice(0, 5)) {
+        list.push(["warn", `Node ${node.name} of fleet ${fleet.name}: revision ${node.about} of the configuration is ${node.state}${node.reason ? ": " + node.reason : ""}`]);
+      }
+    }
+    for (const tier of last.tiers ?? []) {
+      if (tier.is_left_alone) list.push(["warn", `The second tier of zone ${tier.zone} has failed, and is left alone for a while`]);
+    }
     for (const peer of peers) {
       if (peer.state === "all fail") list.push(["bad", `All tries with peer ${peer.name} of ${peer.group} fail`]);
       if (peer.state === "some fail") list.push(["warn", `Some tries with peer ${peer.name} of ${peer.group} fail`]);
@@ -993,6 +1074,8 @@
     showSites();
     showStatusZones();
     showFleets();
+    showRollout();
+    showTiers();
     showLimits();
     showAttention(showPeers());
     showLists();
