@@ -64,7 +64,8 @@ const USAGE: &str = "usage: cargo xtask TASK
                          (hot hits, as without it), misses, waiters, idle, all (of these), crowd
                          (a hundred thousand connections), latency (of hits beside other work),
                          scale (a million entries), disks (two block devices beside one),
-                         haproxy (against HAProxy's cache) or sites (counted by site or not);
+                         haproxy (against HAProxy's cache), sites (counted by site or not) or
+                         fleet (a purge on a hundred nodes);
                          --help lists the options; eviction is store-bench replay: which entries
                          stay, against other policies and the optimum
   store-bench [NAME [ARG...]]

@@ -16,6 +16,7 @@
 //! | `all` | hits, misses, waiters, idle connections and bodies that are stored, as one table |
 //! | `haproxy` | hot hits against those of HAProxy's cache in memory |
 //! | `sites` | Millpond against itself, counting by site or not |
+//! | `fleet` | how soon a purge is in force on a hundred nodes of a fleet |
 //! | `eviction` | what the store keeps, against other policies: `store-bench replay` |
 //!
 //! The tables are Markdown on the standard output; what is going on is told on the other one.
@@ -25,6 +26,7 @@
 //! - `crowd` – many connections to one server
 //! - `disks` – two block devices
 //! - `encrypted` – encrypted requests of both protocols, and handshakes
+//! - `fleet` – a hundred nodes of a fleet
 //! - `haproxy` – HAProxy and its rows
 //! - `http3` – requests over HTTP/3
 //! - `latency` – times of hits while something else goes on
@@ -42,6 +44,7 @@ pub(crate) mod cpu;
 mod crowd;
 mod disks;
 mod encrypted;
+mod fleet;
 mod haproxy;
 mod http3;
 mod idle;
@@ -84,6 +87,11 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
         return sites::run(&options);
     }
     let begun = machine::Begun::now()?;
+    if options.name == Name::Fleet {
+        let tally = fleet::run(&options)?;
+        println!("\n({}.)\n", begun.told()?);
+        return Ok(tally);
+    }
     let other = match options.name {
         Name::Haproxy => "HAProxy",
         _ => "nginx",
@@ -102,7 +110,7 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
         Name::Stream => stream::run(&options)?,
         Name::Waiters => waiters::run(&options)?,
         Name::All => all(&options)?,
-        Name::Table | Name::Sites => table::run(&options)?,
+        Name::Table | Name::Sites | Name::Fleet => table::run(&options)?,
     };
     println!("\n({}.)\n", begun.told()?);
     Ok(sum)

@@ -14,6 +14,8 @@ pub(crate) enum Name {
     All,
     /// Hot hits against HAProxy's.
     Haproxy,
+    /// A purge on a hundred nodes of a fleet.
+    Fleet,
     /// Counting by site.
     Sites,
     /// Memory of idle connections.
@@ -57,7 +59,7 @@ pub(crate) struct Options {
     /// The gauge is not asked for a second opinion.
     #[arg(long)]
     pub(crate) wrk_alone: bool,
-    /// Connections: 10,000 for `idle`, 100,000 for `crowd`.
+    /// Connections: 10,000 for `idle`, 100,000 for `crowd`; 100 nodes for `fleet`.
     #[arg(long, value_parser = clap::value_parser!(u32).range(100..))]
     connections: Option<u32>,
     /// Entries that a cache has: 300,000 for `latency`, a million for `scale`, 8000 for `disks`.

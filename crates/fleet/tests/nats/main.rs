@@ -71,6 +71,48 @@ fn a_purge_is_in_force_on_all_nodes_in_milliseconds() {
     assert!(half < Duration::from_secs(1), "{half:?}");
 }
 
+/// `SUBSCRIBERS` and `PURGES` are other numbers, `P99_MS` is a bound: `cargo xtask bench fleet`.
+#[test]
+#[ignore = "a figure: it wants a machine that has nothing else to do"]
+fn a_purge_is_in_force_on_a_hundred_nodes() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|it| it.parse().ok());
+    let count = number("SUBSCRIBERS").unwrap_or(100);
+    let purges = number("PURGES").unwrap_or(300);
+    for servers in [1, 3] {
+        let running = servers!(servers);
+        let nodes = nodes(&running, count);
+        let (mut acknowledged, mut applied) = (Vec::new(), Vec::new());
+        for number in 0..purges {
+            let (target, began) = (key(number), Instant::now());
+            nodes[number % count]
+                .purge(target.clone(), Mode::Hard)
+                .unwrap();
+            acknowledged.push(began.elapsed());
+            wait_for("a purge arrives", || {
+                nodes.iter().all(|node| node.has_taken(&target))
+            });
+            let times = nodes.iter().filter_map(|node| node.taken_at(&target));
+            applied.push(times.max().unwrap().duration_since(began));
+        }
+        acknowledged.sort();
+        applied.sort();
+        let of = |times: &[Duration]| {
+            let at = |percent| percentile(times, percent).as_secs_f64() * 1000.0;
+            format!("p50 {:.1} ms, p99 {:.1} ms", at(50), at(99))
+        };
+        println!(
+            "{purges} purges, {count} nodes, servers of NATS: {servers}; acknowledged: {}; in \
+             force on all: {}",
+            of(&acknowledged),
+            of(&applied)
+        );
+        if let Some(bound) = number("P99_MS") {
+            let most = percentile(&applied, 99);
+            assert!(most <= Duration::from_millis(bound as u64), "{most:?}");
+        }
+    }
+}
+
 #[test]
 fn a_node_that_was_away_takes_all_that_it_missed() {
     const MISSED: usize = 20_000;

@@ -1,6 +1,6 @@
 //! A node: a thread that follows the log, and a zone that notes what it was told.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -32,7 +32,8 @@ pub(crate) fn wait_for(what: &str, is_so: impl Fn() -> bool) {
 #[derive(Debug, Default)]
 pub(crate) struct Disk {
     position: Mutex<Option<Position>>,
-    taken: Mutex<HashSet<(u8, Bytes)>>,
+    /// Purges that are in force, and since when.
+    taken: Mutex<HashMap<(u8, Bytes), Instant>>,
     count: AtomicU64,
     confirmed_ms: AtomicU64,
     gaps: AtomicU64,
@@ -58,7 +59,10 @@ impl Replica for Zone {
 
     fn take(&self, purges: &[LogPurge], position: Position) -> Result<(), Self::Error> {
         let mut taken = self.0.taken.lock().unwrap();
-        taken.extend(purges.iter().map(|purge| mark(&purge.target)));
+        let now = Instant::now();
+        for purge in purges {
+            taken.entry(mark(&purge.target)).or_insert(now);
+        }
         self.0
             .count
             .fetch_add(purges.len() as u64, Ordering::SeqCst);
@@ -150,7 +154,8 @@ impl Node {
 
     /// Purges as a node does: in force here, then in the log.
     pub(crate) fn purge(&self, target: Target, mode: Mode) -> Result<u64, LogError> {
-        self.disk.taken.lock().unwrap().insert(mark(&target));
+        let now = Instant::now();
+        self.disk.taken.lock().unwrap().insert(mark(&target), now);
         let entry = self.entry(target, mode);
         self.handle.block_on(self.log.append(&entry))
     }
@@ -170,7 +175,12 @@ impl Node {
     }
 
     pub(crate) fn has_taken(&self, target: &Target) -> bool {
-        self.disk.taken.lock().unwrap().contains(&mark(target))
+        self.taken_at(target).is_some()
+    }
+
+    /// The moment since which a purge is in force.
+    pub(crate) fn taken_at(&self, target: &Target) -> Option<Instant> {
+        self.disk.taken.lock().unwrap().get(&mark(target)).copied()
     }
 
     pub(crate) fn taken_count(&self) -> usize {
