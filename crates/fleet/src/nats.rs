@@ -22,6 +22,7 @@
 //! 2. A stream that is there is not made smaller or kept for less time; it is taken as it is.
 
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use async_nats::connection::State;
@@ -30,6 +31,10 @@ use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
 use async_nats::jetstream::context::CreateStreamErrorKind;
 use async_nats::jetstream::stream::{self, Info, Stream};
 use async_nats::jetstream::{self, Context, Message};
+use async_nats::rustls::crypto::aws_lc_rs::default_provider;
+use async_nats::rustls::pki_types::pem::PemObject;
+use async_nats::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use async_nats::rustls::sign::CertifiedKey;
 use async_nats::{Client, ConnectOptions, ServerAddr, StatusCode, Subject, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -63,7 +68,9 @@ pub struct NatsConf {
     /// Content of the file with the credentials.
     pub credentials: Option<String>,
     /// File with the authorities that the servers' certificates are from.
-    pub trusted_certificate: Option<std::path::PathBuf>,
+    pub trusted_certificate: Option<PathBuf>,
+    /// Files with the certificate that servers are shown, and its key.
+    pub client_certificate: Option<[PathBuf; 2]>,
     /// Domain of JetStream.
     pub domain: Option<String>,
     /// Name of this node, for the servers' own lists.
@@ -90,6 +97,35 @@ pub fn check_url(text: &str) -> Result<(), String> {
         _ if is_empty => Err("there is no host in it".to_owned()),
         "nats" | "tls" => Ok(()),
         other => Err(format!("\"{other}\" is neither \"nats\" nor \"tls\"")),
+    }
+}
+
+/// Checks the text of a file with authorities, and those of a certificate and its key; the error
+/// says what is wrong.
+pub fn check_certificates(
+    trusted: Option<&str>,
+    client: Option<(&str, &str)>,
+) -> Result<(), String> {
+    if let Some(text) = trusted {
+        certificates(text).map_err(|why| format!("\"nats_ssl_trusted_certificate\": {why}"))?;
+    }
+    let Some((certificate, key)) = client else {
+        return Ok(());
+    };
+    let of = |why: String| format!("\"nats_ssl_certificate\": {why}");
+    let chain = certificates(certificate).map_err(of)?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes())
+        .map_err(|why| format!("\"nats_ssl_certificate_key\": {why}"))?;
+    CertifiedKey::from_der(chain, key, &default_provider()).map_err(|why| of(why.to_string()))?;
+    Ok(())
+}
+
+fn certificates(text: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
+    match found {
+        Ok(found) if found.is_empty() => Err("there is no certificate in the file".to_owned()),
+        Ok(found) => Ok(found),
+        Err(why) => Err(why.to_string()),
     }
 }
 
@@ -121,6 +157,9 @@ impl NatsLog {
         }
         if let Some(path) = &conf.trusted_certificate {
             options = options.add_root_certificates(path.clone());
+        }
+        if let Some([certificate, key]) = conf.client_certificate.clone() {
+            options = options.add_client_certificate(certificate, key);
         }
         let client: Client = options
             .connect(conf.servers.clone())

@@ -19,6 +19,8 @@ pub(crate) const MAX_LAG: Duration = Duration::from_secs(3);
 /// Server of NATS with JetStream, on a port that stays its own.
 pub(crate) struct Nats {
     program: PathBuf,
+    /// More arguments of its command line.
+    more: Vec<String>,
     child: Child,
     pub(crate) port: u16,
     dir: tempfile::TempDir,
@@ -39,13 +41,19 @@ pub(crate) fn program() -> Option<PathBuf> {
 impl Nats {
     /// Starts a server; none where it is not installed.
     pub(crate) fn start() -> Result<Option<Nats>> {
+        Nats::start_with(Vec::new())
+    }
+
+    /// Starts a server with more arguments.
+    pub(crate) fn start_with(more: Vec<String>) -> Result<Option<Nats>> {
         let Some(program) = program() else {
             return Ok(None);
         };
         let (port, dir) = (free_port()?, tempfile::tempdir()?);
-        let child = launch(&program, port, dir.path())?;
+        let child = launch((&program, &more), port, dir.path())?;
         Ok(Some(Nats {
             program,
+            more,
             child,
             port,
             dir,
@@ -60,7 +68,7 @@ impl Nats {
 
     /// Starts the server again, with what it had stored.
     pub(crate) fn restart(&mut self) -> Result<()> {
-        self.child = launch(&self.program, self.port, self.dir.path())?;
+        self.child = launch((&self.program, &self.more), self.port, self.dir.path())?;
         Ok(())
     }
 
@@ -95,8 +103,9 @@ impl Drop for Nats {
     }
 }
 
-fn launch(program: &Path, port: u16, dir: &Path) -> Result<Child> {
+fn launch((program, more): (&Path, &[String]), port: u16, dir: &Path) -> Result<Child> {
     let mut command = Command::new(program);
+    command.args(more);
     command.args(["-a", "127.0.0.1", "-js", "-p", &port.to_string(), "-sd"]);
     command.arg(dir).stdout(Stdio::null()).stderr(Stdio::null());
     let child = command.spawn()?;

@@ -127,7 +127,7 @@ fn wrong_lines_are_told_and_right_ones_pass() -> Result<()> {
         "",
         "node a.example; max_lag 2s; on_lag serve; retain 7d; replicas 5;",
         "node a.example address=127.0.0.1:80 weight=7; peer_secret secret;",
-        "nats_creds creds; nats_ssl_trusted_certificate creds; nats_domain edge;",
+        "nats_creds creds; nats_domain edge;",
     ] {
         assert_eq!(mistakes(&inside(line))?, "", "{line}");
     }

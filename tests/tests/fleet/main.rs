@@ -14,6 +14,7 @@ mod figures;
 mod kit;
 mod limits;
 mod lines;
+mod nats_tls;
 mod one_way;
 mod peer_certificates;
 mod peers;

@@ -43,20 +43,20 @@ const LINES: &str = "peer_ssl_certificate own.pem; peer_ssl_certificate_key own.
                      peer_ssl_trusted_certificate trusted.pem;";
 
 /// An authority.
-struct Authority {
+pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    text: String,
+    pub(crate) text: String,
 }
 
 /// The end of a certificate.
 #[derive(Clone, Copy)]
-enum End {
+pub(crate) enum End {
     Ahead,
     Past,
 }
 
 impl Authority {
-    fn new(name: &str) -> Result<Authority> {
+    pub(crate) fn new(name: &str) -> Result<Authority> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(Vec::new())?;
         params.distinguished_name.push(DnType::CommonName, name);
@@ -67,7 +67,7 @@ impl Authority {
     }
 
     /// A certificate for a node, and its key.
-    fn sign(&self, node: &str, end: End) -> Result<[String; 2]> {
+    pub(crate) fn sign(&self, node: &str, end: End) -> Result<[String; 2]> {
         let (key, hour) = (KeyPair::generate()?, Duration::from_secs(3600));
         let mut params = CertificateParams::new(vec![node.to_owned()])?;
         params.distinguished_name.push(DnType::CommonName, node);

@@ -87,6 +87,7 @@ impl Servers {
             servers: urls.collect(),
             credentials: None,
             trusted_certificate: None,
+            client_certificate: None,
             domain: None,
             node: String::new(),
             replicas: self.children.len(),

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `nats` | none |
 //! | `nats_creds`, `nats_ssl_trusted_certificate`, `nats_domain` | none |
+//! | `nats_ssl_certificate`, `nats_ssl_certificate_key` | none |
 //! | `node` | the machine's name, no address |
 //! | `max_lag` | 5s |
 //! | `on_lag` | revalidate |
@@ -18,6 +19,7 @@
 //! all nodes is the matter of `millpond_fleet`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +30,7 @@ use millpond_conf::{Contexts, Statement};
 use millpond_fleet::config::ConfigConf;
 use millpond_fleet::config::order::public_keys;
 use millpond_fleet::fleets::Plan;
-use millpond_fleet::nats::{NatsConf, check_url};
+use millpond_fleet::nats::{NatsConf, check_certificates, check_url};
 use millpond_fleet::node::FleetConf;
 use millpond_fleet::peers::{PeersConf, Secret};
 use millpond_system::address::Address;
@@ -49,8 +51,9 @@ use millpond_exchange::settings::declared::Declared;
 pub const ROWS: &[Row] = &[Row {
     name: "fleet",
     contexts: Contexts::HTTP,
-    syntax: "name { nats url ...; nats_creds file; nats_ssl_trusted_certificate file; nats_domain \
-             name; node name [address=host:port] [weight=number]; max_lag time; on_lag revalidate \
+    syntax: "name { nats url ...; nats_creds file; nats_ssl_trusted_certificate file; \
+             nats_ssl_certificate file; nats_ssl_certificate_key file; nats_domain name; node \
+             name [address=host:port] [weight=number]; max_lag time; on_lag revalidate \
              | miss | serve; retain time; replicas number; peer_secret file; peer_ssl_certificate \
              file; peer_ssl_certificate_key file; peer_ssl_trusted_certificate file; config off | \
              on folder=path trusted_key=file [canary=percent] [watch=time] \
@@ -62,7 +65,10 @@ pub const ROWS: &[Row] = &[Row {
           through a log in NATS JetStream, whose servers `nats` names (`nats://host:port`, \
           `tls://host:port`); `nats_creds` is a file with the credentials, \
           `nats_ssl_trusted_certificate` one with the authorities of the servers' certificates (of \
-          the system without it), `nats_domain` the domain of JetStream. `node` is the name of \
+          the system without it), `nats_ssl_certificate` and `nats_ssl_certificate_key` are the \
+          certificate that they are shown where they ask for one, and its key (all three are read \
+          with each connection, by the user that the server runs as), `nats_domain` the domain of \
+          JetStream. `node` is the name of \
           this server in the fleet, which no other has (the machine's name). With `address=`, at \
           which the other nodes reach it, it can own keys (`proxy_cache_peers`), as many as its \
           `weight` (100, at most 1000) says beside those of the others; `peer_secret` is a file \
@@ -118,6 +124,8 @@ struct Lines {
     servers: Option<Vec<String>>,
     credentials: Option<String>,
     trusted: Option<String>,
+    nats_certificate: Option<String>,
+    nats_key: Option<String>,
     domain: Option<String>,
     node: Option<NodeLine>,
     peer_secret: Option<String>,
@@ -175,6 +183,8 @@ impl Lines {
             "nats" => Err(line.miscounted()),
             "nats_creds" => line.keep(&mut self.credentials, text()?),
             "nats_ssl_trusted_certificate" => line.keep(&mut self.trusted, text()?),
+            "nats_ssl_certificate" => line.keep(&mut self.nats_certificate, text()?),
+            "nats_ssl_certificate_key" => line.keep(&mut self.nats_key, text()?),
             "nats_domain" => line.keep(&mut self.domain, text()?.filter(|it| is_name(it))),
             "node" => line.keep(&mut self.node, NodeLine::read(line)?),
             "peer_secret" => line.keep(&mut self.peer_secret, text()?),
@@ -208,7 +218,8 @@ impl Lines {
             .credentials
             .map(|file| read(builder, &file))
             .transpose()?;
-        let trusted = self.trusted.map(|file| read(builder, &file)).transpose()?;
+        let files = [&self.trusted, &self.nats_certificate, &self.nats_key];
+        let (trusted_certificate, client_certificate) = nats_files(builder, files)?;
         let secret = match &self.peer_secret {
             Some(file) => Some(secret(builder, file)?),
             None => None,
@@ -235,7 +246,8 @@ impl Lines {
                 fleet: name.to_owned(),
                 servers: self.servers.unwrap_or_default(),
                 credentials: credentials.map(|(_, text)| text),
-                trusted_certificate: trusted.map(|(path, _)| path),
+                trusted_certificate,
+                client_certificate,
                 domain: self.domain,
                 node: node.name,
                 replicas: self.replicas.unwrap_or(3),
@@ -266,6 +278,31 @@ fn config(builder: &mut Builder, line: ConfigLine) -> Result<ConfigConf, String>
         trusted: public_keys(&text).map_err(wrong)?,
         steps: line.steps,
     })
+}
+
+/// The files of the authorities of servers, and those of the certificate that they are shown.
+fn nats_files(
+    builder: &mut Builder,
+    [trusted, certificate, key]: [&Option<String>; 3],
+) -> Result<(Option<PathBuf>, Option<[PathBuf; 2]>), String> {
+    let mut open = |file: &Option<String>| file.as_ref().map(|it| read(builder, it)).transpose();
+    let trusted = open(trusted)?;
+    let own = match (open(certificate)?, open(key)?) {
+        (None, None) => None,
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        _ => {
+            return Err(
+                "\"nats_ssl_certificate\" and \"nats_ssl_certificate_key\" stand together"
+                    .to_owned(),
+            );
+        }
+    };
+    let texts = own
+        .as_ref()
+        .map(|((_, own), (_, key))| (&own[..], &key[..]));
+    check_certificates(trusted.as_ref().map(|(_, text)| &text[..]), texts)?;
+    let files = own.map(|((own, _), (key, _))| [own, key]);
+    Ok((trusted.map(|(path, _)| path), files))
 }
 
 fn urls(words: &[&str]) -> Result<Option<Vec<String>>, String> {
@@ -389,7 +426,7 @@ fn machine_name() -> String {
 }
 
 /// The path and the text of a file.
-fn read(builder: &mut Builder, name: &str) -> Result<(std::path::PathBuf, String), String> {
+fn read(builder: &mut Builder, name: &str) -> Result<(PathBuf, String), String> {
     let (files, cx) = Files::of(builder);
     let path = cx.conf_dir.join(name);
     let bytes = files.read(&path).map_err(|error| {
