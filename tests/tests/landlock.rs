@@ -162,6 +162,27 @@ fn reload_takes_what_is_inside_and_refuses_the_rest_by_name() -> Result<()> {
     Ok(())
 }
 
+/// Lines of blocks name files, too, which a reload reads again.
+#[test]
+fn secret_of_a_fleet_is_inside() -> Result<()> {
+    let outside = outside()?;
+    let secret = outside.path().join("fleet");
+    std::fs::write(&secret, "a secret of all nodes\n")?;
+    let fleet = "fleet edge { nats nats://127.0.0.1:1; peer_secret %%OUTSIDE%%/fleet; } server {";
+    let text = conf("landlock on;", "").replacen("server {", fleet, 1);
+    let Some(proxy) = bound(&text, outside.path())? else {
+        return Ok(());
+    };
+    let output = reload(&proxy)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{said}");
+    std::fs::write(&secret, "short\n")?;
+    let output = reload(&proxy)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(said.contains("fleet\" is too short"), "{said}");
+    Ok(())
+}
+
 /// A changed binary keeps the rules, however often it is changed: the kernel would not pile up more
 /// than sixteen.
 #[test]

@@ -63,7 +63,9 @@ fn use_of(directive: &str) -> Option<Use> {
         "quic_qlog" | "working_directory" => Some(Use::Work),
         name if name.ends_with("ssl_key_log") => Some(Use::Written),
         name if name.ends_with("_store") => Some(Use::Written),
-        "trusted_certificate" | "geoip2" | "js_import" | "js_preload_object" => Some(Use::Read),
+        "trusted_certificate" | "peer_secret" | "geoip2" | "js_import" | "js_preload_object" => {
+            Some(Use::Read)
+        }
         "js_path" => Some(Use::Modules),
         name if READ.iter().any(|ending| name.ends_with(ending)) => Some(Use::Read),
         _ => None,
@@ -317,6 +319,27 @@ mod tests {
             let is_known = use_of(&entry.name).is_some() || OTHERS.contains(&&*entry.name);
             assert!(!speaks || is_known, "{}: {}", entry.name, entry.syntax);
         }
+    }
+
+    /// Lines of blocks take files, too, which no row of their own tells of.
+    #[test]
+    fn lines_of_blocks_that_take_files_are_known() {
+        let mut files = 0;
+        for entry in directives::manual::directives() {
+            let Some((_, lines)) = entry.syntax.split_once('{') else {
+                continue;
+            };
+            for line in lines.split(';').map(str::trim) {
+                let Some(before) = line.strip_suffix(" file") else {
+                    continue;
+                };
+                if let Some(name) = before.split(' ').next() {
+                    assert!(use_of(name).is_some(), "{name}: {}", entry.syntax);
+                    files += 1;
+                }
+            }
+        }
+        assert!(files >= 8, "those of a fleet: {files}");
     }
 
     #[test]
