@@ -25,6 +25,7 @@ use std::process::Command;
 
 use crate::bench::training;
 use crate::needs::Needs;
+use crate::place::Place;
 use crate::tally::Tally;
 use crate::workspace;
 
@@ -55,29 +56,34 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
         [arg, ..] => bail!("`release` takes --counting BINARY or --profile FILE, not {arg}"),
     };
     let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
-    let made = make(&flags, &profile)?;
+    let made = make(&flags, &profile, &Place::Here)?;
     eprintln!("release: by the profile {}", made.profile.display());
     println!("{}", made.binary.display());
     Ok(Tally::default())
 }
 
-/// Builds the program by a profile, with flags of the compiler.
-pub(crate) fn make(flags: &str, profile: &Profile) -> Result<Guided> {
-    let folder = workspace::root().join("target/guided");
+/// Builds the program by a profile, with flags of the compiler, at a place.
+pub(crate) fn make(flags: &str, profile: &Profile, place: &Place) -> Result<Guided> {
+    let folder = folder();
     let profile = match profile {
         Profile::Kept(file) => keep(file, &folder)?,
-        Profile::Work { counting } => keep(&work(flags, counting.clone(), &folder)?, &folder)?,
+        Profile::Work { counting } => keep(&work(flags, counting.clone(), place)?, &folder)?,
     };
     let flags = format!("{flags} -Cprofile-use={}", profile.display());
-    let binary = build(&folder.join("build"), &flags)?;
+    let binary = build(&folder.join("build"), &flags, place)?;
     Ok(Guided { binary, profile })
 }
 
+fn folder() -> PathBuf {
+    workspace::root().join("target/guided")
+}
+
 /// Lets a binary that counts work; the profile of that.
-fn work(flags: &str, counting: Option<PathBuf>, folder: &Path) -> Result<PathBuf> {
+fn work(flags: &str, counting: Option<PathBuf>, place: &Place) -> Result<PathBuf> {
     // Known before two builds, and not after the first.
     Needs::of(&["wrk", "h2load", "openssl"]).met("a profile of the program at work")?;
     let tool = profdata_tool()?;
+    let folder = folder();
     let counts = folder.join("counts");
     if counts.exists() {
         fs::remove_dir_all(&counts)?;
@@ -88,6 +94,7 @@ fn work(flags: &str, counting: Option<PathBuf>, folder: &Path) -> Result<PathBuf
         None => build(
             &folder.join("counting"),
             &format!("{flags} -Cprofile-generate={}", counts.display()),
+            place,
         )?,
     };
     eprintln!("release: training");
@@ -125,7 +132,7 @@ fn keep(file: &Path, folder: &Path) -> Result<PathBuf> {
 }
 
 /// Builds the program with flags of the compiler; its path.
-fn build(target: &Path, flags: &str) -> Result<PathBuf> {
+fn build(target: &Path, flags: &str, place: &Place) -> Result<PathBuf> {
     let host = workspace::host()?;
     let mut command = workspace::cargo(&["build", "--release", "-p", "millpond"]);
     command
@@ -134,7 +141,7 @@ fn build(target: &Path, flags: &str) -> Result<PathBuf> {
     command.env("RUSTFLAGS", flags);
     // Parts that are built again without the rest would have other names.
     command.env("CARGO_INCREMENTAL", "0");
-    let status = command.status().context("cargo")?;
+    let status = place.command(command).status().context("cargo")?;
     ensure!(status.success(), "the binary does not build with {flags}");
     Ok(target.join(host).join("release/millpond"))
 }

@@ -26,6 +26,7 @@ mod machine;
 mod needs;
 mod package;
 mod packages;
+mod place;
 mod quick;
 mod rust_tests;
 mod seeds;

@@ -16,6 +16,7 @@ use super::build::{self, Build, Built, Machine};
 use super::check::said;
 use super::{glibc, target};
 use crate::needs::Needs;
+use crate::place::Place;
 use crate::{checks, workspace};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
@@ -68,6 +69,7 @@ pub(super) fn build(build: &Build) -> Result<Built> {
         Build::Release | Build::Guided(_) => {
             let flags = build::release_flags() + &glibc::flags(Machine::Arm64)?;
             command.arg("--release").env("RUSTFLAGS", flags);
+            command = Place::for_packages()?.command(command);
             "release"
         }
     };

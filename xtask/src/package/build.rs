@@ -7,6 +7,7 @@
 use super::{arm64, check::said, glibc};
 use crate::guided::{self, Profile};
 use crate::needs::{Needs, has};
+use crate::place::Place;
 use crate::{checks, workspace};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
@@ -76,7 +77,8 @@ impl Built {
 pub(super) fn dynamic(build: &Build) -> Result<Built> {
     let triple = workspace::host()?;
     if let Build::Guided(profile) = build {
-        let made = guided::make(&(release_flags() + &glibc::flags(Machine::Here)?), profile)?;
+        let flags = release_flags() + &glibc::flags(Machine::Here)?;
+        let made = guided::make(&flags, profile, &Place::for_packages()?)?;
         return Ok(Built {
             profile: Some(made.profile),
             ..Built::here(made.binary, triple)
@@ -129,6 +131,7 @@ fn run(build: &Build, mut command: Command, triple: &str) -> Result<()> {
         command
             .arg("--release")
             .env("RUSTFLAGS", release_flags() + &more);
+        command = Place::for_packages()?.command(command);
     }
     let status = command.status().context("cargo")?;
     ensure!(status.success(), "the binary does not build {triple}");

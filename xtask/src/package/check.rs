@@ -14,6 +14,7 @@ use super::{
     tools, vim,
 };
 use crate::needs::Needs;
+use crate::place::{self, Place};
 use crate::tally::Tally;
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
@@ -37,6 +38,7 @@ pub(crate) fn run() -> Result<Tally> {
         let tree = texts.folder.join("tree");
         serves(&workspace::binary(), &texts.folder.join("etc"), &tree)
     })?;
+    tally += named("place of builds", place)?;
     tally += named("C library", || glibc::check(&workspace::binary()))?;
     tally += chart()?;
     if !tools::are_there() {
@@ -75,6 +77,14 @@ pub(crate) fn run() -> Result<Tally> {
     tally += named("rpm", || rpm(&package(&first, "millpond-0", ".rpm")?))?;
     tally += boot::check(&first)?;
     Ok(tally)
+}
+
+/// What is built at the fixed place is the same, wherever the sources are.
+fn place() -> Result<Checked> {
+    match Place::for_packages()? {
+        Place::Here => Ok(Checked::No("the right to mount folders".to_string())),
+        Place::Fixed(_) => place::check(&target().join("place")).map(|()| Checked::Yes),
+    }
 }
 
 /// Checks the Helm chart.
