@@ -26,6 +26,7 @@ impl Site {
             std::fs::set_permissions(dir.path().join(folder), mode(bits))?;
         }
         std::fs::write(dir.path().join("file"), "")?;
+        std::os::unix::fs::symlink("nowhere", dir.path().join("link"))?;
         copy_binary(&dir.path().join("millpond"))?;
         Ok(Site { dir })
     }
@@ -141,6 +142,12 @@ fn what_a_user_cannot_make_fails_the_test() -> Result<()> {
             "proxy_cache_path file/c keys_zone=z:1m;",
             "file/c",
             "(20: Not a directory)",
+        ),
+        (
+            "",
+            "proxy_cache_path link keys_zone=z:1m;",
+            "link",
+            "(2: No such file or directory)",
         ),
         ("", "client_body_temp_path shut/t;", "shut/t", DENIED),
         (

@@ -67,6 +67,7 @@ http {
             proxy_pass http://%%ORIGIN%%;
             proxy_cache_no_vary_search on;
             proxy_cache_encodings dcz;
+            proxy_no_cache $upstream_http_x_no;
         }
         location = /exact { return 302 /other; }
         location ~ [.]jpg$ { proxy_pass http://%%ORIGIN%%; proxy_cache off; }
@@ -198,6 +199,14 @@ fn the_key_and_the_fate_of_an_answer_are_those_of_the_cache() {
         ),
     ] {
         let report = site.explain("site.test", "/a", &["--answer", answer]);
+        let said = value(&report, "stored").unwrap();
+        assert!(said.starts_with(stored), "{answer}: {said}");
+    }
+    for (answer, stored) in [
+        ("200; X-No: 1", "no: a value of the _no_cache in force"),
+        ("200; X-No: 0", "yes, fresh for 60 s"),
+    ] {
+        let report = site.explain("site.test", "/said/a", &["--answer", answer]);
         let said = value(&report, "stored").unwrap();
         assert!(said.starts_with(stored), "{answer}: {said}");
     }

@@ -550,6 +550,28 @@ fn unreachable_collectors_cost_a_line() -> Result<()> {
     Ok(())
 }
 
+/// A collector that sends interim answers without end is left.
+#[test]
+fn collectors_come_to_their_answer() -> Result<()> {
+    let origin = Origin::start()?;
+    let interim = "HTTP/1.1 102 Processing\r\n\r\n".repeat(200);
+    origin.route("/v1/traces", Answer::raw(interim));
+    let conf = format!(
+        "otel_exporter {{ endpoint http://{}/v1/traces; interval 10ms; }}
+        server {{
+            listen 127.0.0.1:%%PORT%%;
+            location / {{ otel_trace on; return 200; }}
+        }}",
+        origin.address()
+    );
+    let proxy = proxy(&conf).log_check(LogCheck::Off).start()?;
+    assert_eq!(Client::new(proxy.port()).get("/")?.status, 200);
+    let deadline = Deadline::after(Duration::from_secs(20));
+    let why = "it sends nothing but interim answers";
+    let is_told = || proxy.error_log().contains(why).then_some(());
+    deadline.poll(is_told).context(why)
+}
+
 /// A collector that refuses is told of by what it says; one that closes its connection is asked
 /// again on another one.
 #[test]

@@ -8,10 +8,10 @@
 //!
 //! Compilers write the places of sources into programs: Rust's takes other words for them, C code
 //! has them in its assertions, and OpenSSL in the folder that it looks for engines in. Here all of
-//! them see the same folders, which are mounted where nobody but the build sees it, so that the
+//! them see the same folders, which are mounted where nobody but the build sees them, so that the
 //! bytes are the same for whoever builds a commit by the same compilers.
 //!
-//! Whoever may not mount builds where the sources are, and is told that the bytes are of that place.
+//! Whoever may not mount builds where the sources are, and is told that the bytes are of there.
 
 use crate::{packages, workspace};
 use anyhow::{Context, Result, ensure};
@@ -135,8 +135,8 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let first = small_program(&root.join("one"))?;
     let second = small_program(&root.join("another"))?;
     ensure!(fs::read(&first)? == fs::read(second)?, "bytes differ");
-    let said = Command::new(first).output()?.stdout;
-    let said = String::from_utf8(said)?;
+    let output = Command::new(first).output()?;
+    let said = String::from_utf8(output.stdout)?;
     ensure!(
         said == "/usr/src/millpond/place.c /usr/src/cargo Jan  1 1970\n",
         "it names {said}"

@@ -21,7 +21,9 @@ use millpond_tls::{ClientContext, Target};
 use millpond_wire::head::Method;
 use millpond_wire::header::Fields;
 use millpond_wire::http1::chunked::{ChunkEvent, ChunkedDecoder, Strictness, TrailerLimits};
-use millpond_wire::http1::response::{Framing, Progress, ResponseHead, ResponseParser};
+use millpond_wire::http1::response::{
+    Framing, MAX_INTERIM, Progress, ResponseHead, ResponseParser,
+};
 
 use crate::url::{Scheme, Url};
 
@@ -182,10 +184,14 @@ fn request(url: &Url, ask: Ask<'_>) -> String {
 
 async fn read_head(transport: &Transport, buf: &mut BytesMut) -> Result<ResponseHead, String> {
     let mut parser = ResponseParser::new();
+    let mut interim_left = MAX_INTERIM;
     loop {
         match parser.parse(buf, HEAD_MAX) {
             // RFC 9110 §15.2: informational answers come before the one that counts.
-            Progress::Done(head) if head.status < 200 => {}
+            Progress::Done(head) if head.status < 200 && interim_left > 0 => interim_left -= 1,
+            Progress::Done(head) if head.status < 200 => {
+                return Err("it sends nothing but informational answers".to_owned());
+            }
             Progress::Done(head) => return Ok(head),
             Progress::NotHttp => return Err("it does not speak HTTP".to_owned()),
             Progress::Refuse(fault) => return Err(fault.to_string()),

@@ -99,6 +99,10 @@ fn nearest(path: &Path) -> &Path {
 /// Checks that a folder is there and can be written to, or can be made.
 fn is_makeable(path: &Path) -> io::Result<()> {
     let there = nearest(path);
+    if there != path && path.is_symlink() {
+        // It leads to nothing, and no folder can be made in its place.
+        return Err(Errno::NOENT.into());
+    }
     if FileType::from_raw_mode(stat(there)?.st_mode) != FileType::Directory {
         return Err(Errno::NOTDIR.into());
     }

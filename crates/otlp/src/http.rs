@@ -12,7 +12,9 @@ use millpond_system::transport::Transport;
 use millpond_wire::head::Method;
 use millpond_wire::header::Known;
 use millpond_wire::http1::chunked::{ChunkEvent, ChunkedDecoder, Strictness, TrailerLimits};
-use millpond_wire::http1::response::{Framing, Progress, ResponseHead, ResponseParser};
+use millpond_wire::http1::response::{
+    Framing, MAX_INTERIM, Progress, ResponseHead, ResponseParser,
+};
 
 use crate::connect::{Failed, poll_receive};
 use crate::grpc::Call;
@@ -95,10 +97,14 @@ impl Http {
 
     async fn head(&mut self) -> Result<ResponseHead, Failed> {
         let mut parser = ResponseParser::new();
+        let mut interim_left = MAX_INTERIM;
         loop {
             match parser.parse(&mut self.buf, HEAD_MAX) {
                 // RFC 9110 §15.2: interim answers come before the one that counts.
-                Progress::Done(head) if head.status < 200 => {}
+                Progress::Done(head) if head.status < 200 && interim_left > 0 => interim_left -= 1,
+                Progress::Done(head) if head.status < 200 => {
+                    return Err("it sends nothing but interim answers".to_owned().into());
+                }
                 Progress::Done(head) => return Ok(head),
                 Progress::NotHttp => return Err("the answer is no HTTP".to_owned().into()),
                 Progress::Refuse(fault) => return Err(fault.to_string().into()),

@@ -177,7 +177,7 @@ pub async fn answer_inside(req: &mut Request) -> Box<Response> {
 /// Runs a request that this server made to a path or a named location of its own to its answer.
 pub async fn answer_at(req: &mut Request, target: bytes::Bytes) -> Option<Box<Response>> {
     let flow = match target.first() {
-        Some(b'/') => redirect(req, target, bytes::Bytes::new()),
+        Some(b'/') => redirect(req, target, None),
         _ => redirect_named(req, &target),
     };
     match flow {
@@ -395,11 +395,16 @@ pub fn spend_uri_change(req: &mut Request) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Starts over inside the server with another path (`error_page`, index, X-Accel-Redirect).
-pub fn redirect(req: &mut Request, uri: bytes::Bytes, args: bytes::Bytes) -> Result<Flow, Failure> {
+/// Starts over inside the server with another path (`error_page`, index, X-Accel-Redirect), and
+/// with the query that was written after it.
+pub fn redirect(
+    req: &mut Request,
+    uri: bytes::Bytes,
+    query: Option<bytes::Bytes>,
+) -> Result<Flow, Failure> {
     spend_uri_change(req)?;
     req.uri = uri;
-    req.args = args;
+    req.set_query(query);
     req.is_internal = true;
     req.path.is_changed = true;
     req.path.is_changed_in_location = false;

@@ -440,6 +440,17 @@ impl Request {
         }
     }
 
+    /// Query now; `None` where `$args` does not exist.
+    pub fn query(&self) -> Option<Bytes> {
+        self.path.has_query.then(|| self.args.clone())
+    }
+
+    /// Gives the request another query.
+    pub fn set_query(&mut self, query: Option<Bytes>) {
+        self.path.has_query = query.is_some();
+        self.args = query.unwrap_or_default();
+    }
+
     /// Wall time in seconds; that of its head as long as nothing was waited for.
     pub fn now_s(&self) -> i64 {
         if self.has_waited {

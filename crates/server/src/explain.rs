@@ -16,6 +16,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,7 @@ use millpond_exchange::protocol::Protocol;
 use millpond_exchange::settings::Conf;
 use millpond_exchange::settings::listen::{Binding, Listen};
 use millpond_exchange::settings::tree::{AfterPrefix, LocationKind};
+use millpond_exchange::trace::{Attempt, UpstreamTrace};
 use millpond_proxy::cache::content_key;
 use millpond_proxy::cache::exchange::PassExchange;
 use millpond_proxy::cache::no_vary_search::{self, Simplified};
@@ -52,7 +54,7 @@ use millpond_proxy::upstream::{by_rfc, http};
 use millpond_semantics::dictionary::Offer;
 use millpond_semantics::no_vary_search::Variation;
 use millpond_system::address::Address;
-use millpond_wire::header::Known;
+use millpond_wire::header::{Field, Fields, Known};
 use millpond_wire::http1::Method;
 use millpond_wire::http1::request::{Progress, RequestParser};
 use serde::{Deserialize, Serialize};
@@ -354,6 +356,27 @@ impl Caching {
         step::judge(&given, &answer, (now, ruling.as_ref()))
     }
 
+    /// True if an answer with this status and these fields is not stored by a value of the
+    /// `proxy_no_cache` in force, which the answer may decide (`$upstream_http_NAME`).
+    pub fn excludes(&self, status: u16, fields: &[(String, String)]) -> bool {
+        if self.is_not_stored {
+            return true;
+        }
+        let mut req = self.asker.0.borrow_mut();
+        *req.upstream.borrow_mut() = UpstreamTrace {
+            attempts: vec![Attempt {
+                status,
+                ..Attempt::default()
+            }],
+            fields: Some(Rc::new(fields_of(fields))),
+            ..UpstreamTrace::default()
+        };
+        let location = Arc::clone(&req.location);
+        let bypass = &location.settings.pass(self.target.protocol).bypass;
+        let mut values = bypass.no_cache.iter().flatten();
+        values.any(|value| req.is_true(value))
+    }
+
     /// The ruling of the configuration's own code about an answer (`js_cache_verdict`).
     pub fn ruling(&self, status: u16, fields: &[(String, String)]) -> Option<Ruling> {
         let mut req = self.asker.0.borrow_mut();
@@ -387,6 +410,15 @@ impl Caching {
             None => "no: its Use-As-Dictionary is malformed, or its match is none that is known",
         })
     }
+}
+
+fn fields_of(fields: &[(String, String)]) -> Fields {
+    let mut all = Fields::new();
+    for (name, value) in fields {
+        let (name, value) = (name.clone().into_bytes(), value.clone().into_bytes());
+        all.push(Field::new(name.into(), value.into()));
+    }
+    all
 }
 
 /// Meaning of an origin's word for a query.

@@ -109,7 +109,7 @@ pub enum Event {
         files: usize,
     },
     /// The directory holds files of someone else, which were left alone.
-    #[error("{count} foreign names in {dir} were left alone")]
+    #[error("{count} foreign names in {dir} were left alone; their room counts for no max_size")]
     Foreign {
         /// The directory.
         dir: String,

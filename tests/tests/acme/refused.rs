@@ -228,6 +228,11 @@ fn answers_that_are_none_are_told_and_tried_again() -> Result<()> {
             Answer::raw("nonsense\n\n"),
             "it does not speak HTTP",
         ),
+        (
+            "/dir",
+            Answer::raw("HTTP/1.1 102 Processing\r\n\r\n".repeat(200)),
+            "it sends nothing but informational answers",
+        ),
         ("/nonce", Answer::new(200), "it gives no nonce"),
         ("/account", refusal("badNonce"), "badNonce: no"),
         (

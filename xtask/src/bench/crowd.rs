@@ -165,6 +165,8 @@ fn measured(kind: Kind, origin: &Origin, sizes: Sizes) -> Result<Measured> {
     let (bytes, hits) = idle_and_active(kind, origin, sizes)?;
     let mut bursts = Vec::new();
     let proxy = start(kind, origin, sizes.all)?;
+    // Hits are wanted, and none of the origin's connections.
+    well(crowd_of(&proxy, idle::FIELDS, BODY)?.open(1, 1, &mut path())?)?;
     for round in 0..sizes.rounds {
         let mut crowd = crowd_of(&proxy, idle::FIELDS, BODY)?;
         let first = cpu::First::now();

@@ -79,7 +79,7 @@ pub(crate) fn run() -> Result<Tally> {
     Ok(tally)
 }
 
-/// What is built at the fixed place is the same, wherever the sources are.
+/// Programs that are built at the fixed place are the same, wherever the sources are.
 fn place() -> Result<Checked> {
     match Place::for_packages()? {
         Place::Here => Ok(Checked::No("the right to mount folders".to_string())),

@@ -73,17 +73,26 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// A text that clients or origins wrote, so that it does nothing to a terminal.
+/// A text that clients or origins wrote, so that it does nothing to a terminal, and reads in the
+/// order in which it is written.
 pub(crate) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
-        if letter.is_control() {
+        if letter.is_control() || turns(letter) {
             out.extend(letter.escape_default());
         } else {
             out.push(letter);
         }
     }
     out
+}
+
+/// True for what changes the direction of the text around it (Unicode Standard Annex #9, §2).
+fn turns(letter: char) -> bool {
+    matches!(
+        letter,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
 }
 
 /// A number with its thing, one or more.

@@ -31,7 +31,7 @@ pub(super) fn of(
     };
     match verdict {
         Err(why) => vec![("stored", format!("no: {}", reason(caching, why, status)))],
-        Ok(_) if caching.is_not_stored => {
+        Ok(_) if caching.excludes(status, fields) => {
             vec![(
                 "stored",
                 "no: a value of the _no_cache in force is not empty".to_string(),

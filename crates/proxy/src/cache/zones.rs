@@ -579,9 +579,8 @@ fn platform(declared: &ZonePath, open_files: &Arc<OpenFiles>) -> Platform {
             | Event::DiskCleared { .. }
             | Event::Recovered { .. }
             | Event::Scrubbed { .. }
-            | Event::Loaded { .. }
-            | Event::Foreign { .. } => Level::Notice,
-            Event::Unkeyed { .. } => Level::Warn,
+            | Event::Loaded { .. } => Level::Notice,
+            Event::Foreign { .. } | Event::Unkeyed { .. } => Level::Warn,
             _ => Level::Error,
         };
         error::process(level, format_args!("cache \"{name}\": {event}"));

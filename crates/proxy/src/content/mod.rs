@@ -95,6 +95,5 @@ fn accel_redirect(req: &mut Request, to: &[u8]) -> Result<Flow, Failure> {
         req.method = Method::Get;
     }
     let path = Bytes::copy_from_slice(&uri.path);
-    let args = uri.query.map(Bytes::copy_from_slice).unwrap_or_default();
-    phase::redirect(req, path, args)
+    phase::redirect(req, path, uri.query.map(Bytes::copy_from_slice))
 }

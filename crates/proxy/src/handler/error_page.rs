@@ -85,11 +85,11 @@ fn redirect(req: &mut Request, to: &Bytes) -> Result<Flow, Failure> {
     if req.method != Method::Head {
         req.method = Method::Get;
     }
-    let (path, args) = match memchr::memchr(b'?', to) {
-        Some(mark) => (to.slice(..mark), to.slice(mark + 1..)),
-        None => (to.clone(), Bytes::new()),
+    let (path, query) = match memchr::memchr(b'?', to) {
+        Some(mark) => (to.slice(..mark), Some(to.slice(mark + 1..))),
+        None => (to.clone(), None),
     };
-    phase::redirect(req, path, args)
+    phase::redirect(req, path, query)
 }
 
 fn redirect_client(req: &mut Request, page: &ErrorPage, to: Bytes) -> Next {

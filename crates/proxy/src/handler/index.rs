@@ -72,8 +72,8 @@ pub(crate) fn run(req: &mut Request) -> Result<Option<Flow>, Failure> {
     {
         let name = req.eval(template);
         if name.first() == Some(&b'/') {
-            let args = req.args.clone();
-            return phase::redirect(req, name, args).map(Some);
+            let query = req.query();
+            return phase::redirect(req, name, query).map(Some);
         }
         let folder = match &mut path {
             Some(folder) => folder,
@@ -97,8 +97,8 @@ fn redirect_to(req: &mut Request, name: &[u8]) -> Result<Flow, Failure> {
     let mut uri = BytesMut::with_capacity(req.uri.len() + name.len());
     uri.extend_from_slice(&req.uri);
     uri.extend_from_slice(name);
-    let args = req.args.clone();
-    phase::redirect(req, uri.freeze(), args)
+    let query = req.query();
+    phase::redirect(req, uri.freeze(), query)
 }
 
 /// Decides whether the next name may be tried: not when the folder itself is missing or closed.

@@ -38,6 +38,8 @@ pub mod try_files;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use millpond_wire::header::Known;
 use millpond_wire::http1::Method;
 use millpond_wire::http1::request::Refusal;
 
@@ -149,6 +151,17 @@ fn run_files(req: &mut Request) -> Result<Flow, Failure> {
         Some(b'/') => run_folder(req),
         _ => Ok(Flow::Respond(Box::new(static_file::run(req)?))),
     }
+}
+
+/// Refuses all methods but GET and HEAD for a page of the server's own, and says so
+/// (RFC 9110 §15.5.6).
+pub fn only_read(req: &mut Request) -> Result<(), Failure> {
+    if matches!(req.method, Method::Get | Method::Head) {
+        return Ok(());
+    }
+    let methods = Bytes::from_static(b"GET, HEAD");
+    req.answer_fields.set(Known::Allow, methods);
+    Err(Failure::Status(405))
 }
 
 /// Goes on with what stands for a folder, in nginx's order: any of its files, its index, its list.

@@ -49,6 +49,6 @@ pub(crate) fn run(req: &mut Request) -> Result<Option<Flow>, Failure> {
     let mut uri = BytesMut::with_capacity(req.uri.len() + file.name.len());
     uri.extend_from_slice(&req.uri);
     uri.extend_from_slice(&file.name);
-    let args = req.args.clone();
-    phase::redirect(req, uri.freeze(), args).map(Some)
+    let query = req.query();
+    phase::redirect(req, uri.freeze(), query).map(Some)
 }

@@ -193,11 +193,12 @@ fn fall_back(req: &mut Request, target: Bytes) -> Result<Flow, Failure> {
     if target.first() == Some(&b'@') {
         return phase::redirect_named(req, &target);
     }
-    let (uri, args) = match memchr::memchr(b'?', &target) {
+    let (uri, query) = match memchr::memchr(b'?', &target) {
         Some(at) => (target.slice(..at), target.slice(at + 1..)),
         None => (target, Bytes::new()),
     };
-    phase::redirect(req, uri, args)
+    // nginx: `$args` exists, also where the fallback has none.
+    phase::redirect(req, uri, Some(query))
 }
 
 #[cfg(test)]

@@ -8,9 +8,12 @@ mod slice;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use millpond_cache::reason::Note;
 use millpond_cache::slice::SliceSize;
 use millpond_semantics::cache_status::Forward;
+use millpond_wire::header::Known;
 use millpond_wire::http1::Method;
 
 use crate::cache::status_header::{self, Told};
@@ -102,6 +105,8 @@ async fn run_uncached(
     target: &Arc<PassTarget>,
 ) -> Result<Box<Response>, Failure> {
     if target.protocol == Protocol::Tunnel && req.method != Method::Connect {
+        let only = Bytes::from_static(b"CONNECT");
+        req.answer_fields.set(Known::Allow, only);
         return Err(Failure::Status(405));
     }
     let location = Arc::clone(&req.location);

@@ -38,6 +38,9 @@ pub struct PathState {
     /// True once a rewrite ended with `break`: the path need not begin with the location's name any
     /// more, so that nothing is cut from it (nginx: `valid_location` is off).
     pub has_left_prefix: bool,
+    /// True when a query was sent, or written by the configuration, be it an empty one: `$args`
+    /// exists.
+    pub has_query: bool,
 }
 
 impl Default for PathState {
@@ -50,6 +53,7 @@ impl Default for PathState {
             is_quoted: false,
             has_escapes: false,
             has_left_prefix: false,
+            has_query: false,
         }
     }
 }

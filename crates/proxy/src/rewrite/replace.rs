@@ -179,9 +179,10 @@ impl Replace {
                     args.push(b'&');
                     args.extend_from_slice(&req.args);
                 }
-                req.args = Bytes::from(args);
+                req.set_query(Some(Bytes::from(args)));
             }
-            (Some(_), OldArgs::Drop) => req.args = Bytes::from(args),
+            (Some(_), OldArgs::Drop) => req.set_query(Some(Bytes::from(args))),
+            // nginx: there is a query as before, and it is empty.
             (None, OldArgs::Drop) => req.args = Bytes::new(),
             (None, OldArgs::Append) => {}
         }

@@ -76,7 +76,7 @@ impl Variable {
         match self {
             Variable::Stored(id) => req.set_value(id, Value::Found(value)),
             Variable::Args => {
-                req.args = value;
+                req.set_query(Some(value));
                 req.path.is_changed = true;
             }
             Variable::LimitRate => {

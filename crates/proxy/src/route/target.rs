@@ -42,7 +42,7 @@ pub fn set_path(req: &mut Request, raw: &Bytes) -> Result<(), (u16, String)> {
 fn put_path(req: &mut Request, raw: Bytes) -> Result<(), (u16, String)> {
     if is_plain(&raw) {
         req.uri = raw;
-        req.args = Bytes::new();
+        req.set_query(None);
         req.path.is_quoted = false;
         req.path.has_escapes = false;
         req.path.is_changed = false;
@@ -66,10 +66,9 @@ fn put_path(req: &mut Request, raw: Bytes) -> Result<(), (u16, String)> {
         Cow::Owned(path) => Bytes::from(path),
     };
     req.path.is_changed = is_pathless;
-    req.args = match query {
-        b"" => Bytes::new(),
-        query => raw.slice_ref(query),
-    };
+    // nginx: a question mark with nothing behind it is no query.
+    let is_there = !query.is_empty();
+    req.set_query(is_there.then(|| raw.slice_ref(query)));
     Ok(())
 }
 

@@ -160,6 +160,5 @@ pub(super) fn redirect(req: &mut Request, target: &[u8]) -> Result<Flow, Failure
         return Err(Failure::Internal(message));
     };
     let path = Bytes::copy_from_slice(&uri.path);
-    let args = uri.query.map(Bytes::copy_from_slice).unwrap_or_default();
-    phase::redirect(req, path, args)
+    phase::redirect(req, path, uri.query.map(Bytes::copy_from_slice))
 }

@@ -22,10 +22,6 @@ use super::http2::body::StreamBody;
 use super::memcached::KeyedHead;
 use crate::request::Request;
 
-/// Interim answers that may come before a final one (arbitrary: far more than any honest
-/// peer sends).
-pub(super) const MAX_INTERIM: u32 = 100;
-
 /// Reads one head.
 pub(crate) enum HeadReader {
     /// A head of HTTP.

@@ -4,10 +4,10 @@
 //! its settings in `pass_settings`; its bytes are made and read in a file of its own. Whoever
 //! passes requests asks the record and knows no protocol by name.
 
-use millpond_wire::http1::response::{ResponseHead, ResponseParser};
+use millpond_wire::http1::response::{MAX_INTERIM, ResponseHead, ResponseParser};
 
 use super::ask::Ask;
-use super::head::{HeadReader, MAX_INTERIM, StdoutHead, Switching};
+use super::head::{HeadReader, StdoutHead, Switching};
 use super::http::{self, UpstreamVersion};
 use super::memcached::KeyedHead;
 use super::pass::{PassTarget, Resolved};

@@ -89,7 +89,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "args",
         doc: "The query now, without its question mark.",
-        write: |req, out| write_some(&req.args, out),
+        write: write_args,
     },
     Variable {
         name: "cache_args",
@@ -144,7 +144,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "query_string",
         doc: "The same as `$args`.",
-        write: |req, out| write_some(&req.args, out),
+        write: write_args,
     },
     Variable {
         name: "request",
@@ -262,6 +262,11 @@ fn write_some(text: &[u8], out: &mut Vec<u8>) -> bool {
 /// Appends the path; one that could not be read is empty, and without a target there is none.
 fn write_uri(req: &Request, out: &mut Vec<u8>) -> bool {
     write_some(&req.uri, out) || !req.head.uri().is_empty()
+}
+
+/// Appends the query; an empty one exists where the configuration wrote it.
+fn write_args(req: &Request, out: &mut Vec<u8>) -> bool {
+    write_some(&req.args, out) || req.path.has_query
 }
 
 fn write_cache_args(req: &Request, out: &mut Vec<u8>) -> bool {

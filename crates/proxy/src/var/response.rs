@@ -14,7 +14,8 @@ pub const VARIABLES: &[Variable] = &[
         name: "status",
         doc: "Status code of the answer, three digits.",
         write: |req, out| {
-            let status = match (req.sent.status, req.error.status) {
+            // nginx: that of the error, also where its page was sent in part or not at all (304).
+            let status = match (req.error.status, req.sent.status) {
                 (0, 0) if req.head.version() == Version::Http09 => 9,
                 (0, status) | (status, _) => status,
             };

@@ -150,7 +150,10 @@ impl Handler for ApiHandler {
     fn begin<'a>(&self, req: &'a mut Request) -> Result<phase::Begun<'a>, Failure> {
         let policy = Arc::clone(&self.0);
         Ok(phase::Begun::waits(req, async move |req| {
-            let response = run(req, &policy).await?;
+            let mut response = run(req, &policy).await?;
+            if response.status == 405 {
+                response.fields.push(allow(policy.rights, Some(req.method)));
+            }
             Ok(Flow::Respond(Box::new(response)))
         }))
     }
@@ -307,14 +310,28 @@ fn verb_of(method: Method, rights: Rights) -> Result<Verb, Turned> {
 const JSON: Bytes = Bytes::from_static(b"application/json");
 
 fn options(rights: Rights) -> Response {
-    let methods: &'static [u8] = match rights {
-        Rights::Read => b"GET, HEAD, OPTIONS",
-        Rights::Write => b"GET, HEAD, POST, PATCH, DELETE, OPTIONS",
-    };
     let mut response = Response::empty(204);
-    let allow = Field::new(Bytes::from_static(b"Allow"), Bytes::from_static(methods));
-    response.fields.push(allow);
+    response.fields.push(allow(rights, None));
     response
+}
+
+/// The methods that an API answers, but for one that it has just refused (RFC 9110 §10.2.1).
+fn allow(rights: Rights, refused: Option<Method>) -> Field {
+    const METHODS: [(Method, &str); 6] = [
+        (Method::Get, "GET"),
+        (Method::Head, "HEAD"),
+        (Method::Post, "POST"),
+        (Method::Patch, "PATCH"),
+        (Method::Delete, "DELETE"),
+        (Method::Options, "OPTIONS"),
+    ];
+    let is_left = |method| {
+        let is_answered = !matches!(verb_of(method, rights), Err(Turned::Refused(_)));
+        is_answered && Some(method) != refused
+    };
+    let left = METHODS.iter().filter(|(method, _)| is_left(*method));
+    let names: Vec<&str> = left.map(|(_, name)| *name).collect();
+    Field::new(Bytes::from_static(b"Allow"), Bytes::from(names.join(", ")))
 }
 
 /// An answer that took no thread.

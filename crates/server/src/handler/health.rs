@@ -15,10 +15,10 @@ use millpond_exchange::response::Response;
 use millpond_exchange::scope::block::{Draft, Pass, Row};
 use millpond_exchange::scope::build::Builder;
 use millpond_proxy::content::{ContentHandler, Explained, Handler};
+use millpond_proxy::handler::only_read;
 use millpond_proxy::phase::{Begun, Flow};
 use millpond_proxy::request::Request;
 use millpond_wire::header::Known;
-use millpond_wire::http1::Method;
 use tokio::sync::Semaphore;
 
 use crate::control::{health, report, scene};
@@ -84,9 +84,7 @@ impl Handler for Health {
 
 /// Answers with the health.
 async fn run(req: &mut Request, asked: Health) -> Result<Response, Failure> {
-    if !matches!(req.method, Method::Get | Method::Head) {
-        return Err(Failure::Status(405));
-    }
+    only_read(req)?;
     let conf = Arc::clone(&req.conf);
     let shared = Arc::clone(&req.worker().shared);
     let make = move || health::of(&scene(Some(&conf), Some(&shared), "by a health check"));

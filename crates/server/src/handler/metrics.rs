@@ -17,10 +17,10 @@ use millpond_exchange::scope::block::{Draft, Pass, Row};
 use millpond_exchange::scope::build::Builder;
 use millpond_exchange::stats::site::SITES_MAX;
 use millpond_proxy::content::{ContentHandler, Explained, Handler};
+use millpond_proxy::handler::only_read;
 use millpond_proxy::phase::{Begun, Flow};
 use millpond_proxy::request::Request;
 use millpond_wire::header::Known;
-use millpond_wire::http1::Method;
 use tokio::sync::Semaphore;
 
 use crate::metrics::facts::Facts;
@@ -99,9 +99,7 @@ impl Handler for MetricsPage {
 
 /// Answers with the page.
 async fn run(req: &mut Request, page: MetricsPage) -> Result<Response, Failure> {
-    if !matches!(req.method, Method::Get | Method::Head) {
-        return Err(Failure::Status(405));
-    }
+    only_read(req)?;
     let format = match page.names {
         Names::Millpond => Format::accepted(req.field(Known::Accept).unwrap_or_default()),
         // INVARIANT 2.

@@ -34,6 +34,10 @@ use crate::header::{Fields, Known, list_has};
 /// long version numbers and further spaces are let through up to this, arbitrarily.
 const PREFIX_MAX: usize = 64;
 
+/// Interim answers that may come before a final one (arbitrary: far more than any honest peer
+/// sends).
+pub const MAX_INTERIM: u32 = 100;
+
 /// The begin of a status line.
 const STATUS_LINE: &[u8] = b"HTTP/";
 

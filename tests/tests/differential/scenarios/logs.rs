@@ -10,6 +10,8 @@ pub fn scenarios() -> Vec<Scenario> {
         log_conditions(),
         log_places(),
         log_of_errors(),
+        log_of_queries(),
+        log_of_pages(),
         log_of_upstreams(),
         log_of_lengths_and_rates(),
         log_of_hosts_passed_to(),
@@ -108,6 +110,74 @@ fn log_of_errors() -> Scenario {
         .raw("GET /444 HTTP/1.1\r\nHost: a\r\n\r\n")
         .get("/end")
         .lines("e.log", 8)
+}
+
+/// An empty query is logged as one that is there, if its question mark is.
+fn log_of_queries() -> Scenario {
+    Scenario::new("log-of-queries")
+        .http("log_format q '$uri [$args] [$query_string] [$is_args]'; access_log %%DIR%%/q.log q;")
+        .file("html/index.html", "index")
+        .file("html/there/index.html", "index")
+        .server(
+            "location / { try_files $uri $uri/ /index.php?$args; }
+             location = /index.php { return 200 php; }
+             location /plain { return 200 x; }
+             location /fall/ { try_files $uri /plain; }
+             location /drop { rewrite ^ /plain? last; }
+             location /rewrite { rewrite ^ /plain last; }
+             location /new { rewrite ^ /plain?$arg_x last; }
+             location /set { set $args \"\"; return 200 x; }
+             location /page { error_page 404 /plain?; return 404; }
+             location /named { try_files /none @named; }
+             location @named { return 200 x; }",
+        )
+        .gets(&[
+            "/plain",
+            "/plain?",
+            "/plain?a",
+            "/pretty",
+            "/pretty?",
+            "/pretty?a",
+            "/there/",
+            "/there/?",
+            "/fall/x",
+            "/fall/x?a",
+            "/drop",
+            "/drop?",
+            "/drop?a",
+            "/rewrite",
+            "/rewrite?",
+            "/new",
+            "/new?x=1",
+            "/set",
+            "/set?a",
+            "/page",
+            "/page?a",
+            "/named",
+            "/named?",
+            "/named?a",
+            "/plain#a",
+        ])
+        .lines("q.log", 25)
+}
+
+/// The status of an error's page is that of the error, also where the page was sent in part.
+fn log_of_pages() -> Scenario {
+    Scenario::new("log-of-pages")
+        .http("log_format s '$uri $status'; access_log %%DIR%%/s.log s;")
+        .file("html/page.html", "a page")
+        .server(
+            "location /found { error_page 404 =200 /page.html; return 404; }
+             location /own { error_page 404 = /page.html; return 404; }
+             location /kept { error_page 404 /page.html; return 404; }",
+        )
+        .gets(&["/found", "/own", "/kept"])
+        .get_with("/found", "If-None-Match", "*")
+        .get_with("/found", "Range", "bytes=0-1")
+        .get_with("/own", "Range", "bytes=0-1")
+        .get_with("/own", "If-None-Match", "*")
+        .get_with("/kept", "Range", "bytes=0-1")
+        .lines("s.log", 8)
 }
 
 fn log_of_upstreams() -> Scenario {

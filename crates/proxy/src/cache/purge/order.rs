@@ -6,7 +6,7 @@
 //! | `Surrogate-Key`, `Cache-Tag`, `xkey`, `xkey-purge` | tags: a purge by tags |
 //! | `xkey-softpurge` | tags: a soft purge by them |
 //! | `Purge-Soft: 1`, `Fastly-Soft-Purge: 1` | a soft purge |
-//! | `Purge-Dry-Run: 1` | nothing is purged, but counted |
+//! | `Purge-Dry-Run: 1` | nothing is purged, but counted (`0`, `no`, `off` and `false` ask for nothing) |
 //! | `Purge-Host`, `Purge-Site` | the host or site; else those of the request |
 //! | `Purge-Wait: fleet` | it is answered when it holds on all nodes of the fleet |
 //!
@@ -80,7 +80,7 @@ impl Order {
     pub(super) fn read(own: Own, field: Field<'_>) -> Result<Order, Refused> {
         let is_set = |name: &[u8]| {
             let mut values = field(name).into_iter();
-            values.any(|value| !value.is_empty() && value.as_ref() != b"0")
+            values.any(|value| !is_no(value.as_ref()))
         };
         let soft_tags = tags(field, &[b"xkey-softpurge"]);
         let is_soft = is_set(b"purge-soft") || is_set(b"fastly-soft-purge");
@@ -172,6 +172,12 @@ fn wider_of(target: &Target, (host, site): (&[u8], &[u8]), scope: Scope) -> Opti
         Target::Prefix(_) | Target::Wildcard(_) => host.contains(&b'*').then_some(Wider::Host),
         Target::Key(_) => None,
     }
+}
+
+/// True for a value that asks for nothing: empty, or a word for no.
+fn is_no(value: &[u8]) -> bool {
+    let words: [&[u8]; 5] = [b"", b"0", b"no", b"off", b"false"];
+    words.iter().any(|word| value.eq_ignore_ascii_case(word))
 }
 
 fn tags(field: Field<'_>, names: &[&[u8]]) -> Vec<Bytes> {
@@ -412,6 +418,9 @@ mod tests {
         };
         assert_eq!(modes(&[("purge-soft", "1")]), (Mode::Soft, false));
         assert_eq!(modes(&[("purge-soft", "0")]), (Mode::Hard, false));
+        for no in ["0", "no", "Off", "FALSE", ""] {
+            assert_eq!(modes(&[("purge-soft", no)]), (Mode::Hard, false), "{no}");
+        }
         assert_eq!(modes(&[("fastly-soft-purge", "1")]), (Mode::Soft, false));
         assert_eq!(modes(&[("xkey-softpurge", "t")]), (Mode::Soft, false));
         assert_eq!(modes(&[("purge-dry-run", "yes")]), (Mode::Hard, true));

@@ -25,7 +25,9 @@ use millpond_system::transport::Transport;
 use millpond_wire::base64;
 use millpond_wire::http1::Method;
 use millpond_wire::http1::chunked::{ChunkEvent, ChunkedDecoder, Strictness, TrailerLimits};
-use millpond_wire::http1::response::{Fault, Framing, Progress, ResponseHead, ResponseParser};
+use millpond_wire::http1::response::{
+    Fault, Framing, MAX_INTERIM, Progress, ResponseHead, ResponseParser,
+};
 
 use super::idle::{IdleFetches, Key};
 use super::{Fetching, MOST_TIMES};
@@ -298,9 +300,13 @@ impl Asking {
         let most = self.by.policy.head.as_usize();
         let mut parser = ResponseParser::new();
         let mut is_heard = false;
+        let mut interim_left = MAX_INTERIM;
         loop {
             match parser.parse(&mut link.inbox, most) {
                 Progress::Done(head) if head.status < 200 && head.status != 101 => {
+                    let left = interim_left.checked_sub(1);
+                    let told = || Failed::Told("too many interim answers".to_string());
+                    interim_left = left.ok_or_else(told)?;
                     parser = ResponseParser::new();
                 }
                 Progress::Done(head) => return Ok(head),

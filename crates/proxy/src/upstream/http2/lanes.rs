@@ -23,9 +23,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
+use millpond_wire::http1::response::MAX_INTERIM;
 use millpond_wire::http2::{Event, Fault, Gone};
 
-use super::super::head::MAX_INTERIM;
 use millpond_exchange::failure::UpstreamFailure;
 
 /// Interim answers of one stream: whoever reads them bears one less.

@@ -17,12 +17,12 @@ use bytes::Bytes;
 use millpond_system::clock::{self, Instant};
 use millpond_wire::header::Fields;
 use millpond_wire::http1::Version;
-use millpond_wire::http1::response::ResponseHead;
+use millpond_wire::http1::response::{MAX_INTERIM, ResponseHead};
 use millpond_wire::http2::{Code, Event, Gone};
 
 use super::super::broken::Broken;
 use super::super::exchange::{Fetched, Sent, Try, ignores_client};
-use super::super::head::{Coding, MAX_INTERIM};
+use super::super::head::Coding;
 use super::super::hints::Hints;
 use super::body::StreamBody;
 use super::carrier::Carrier;

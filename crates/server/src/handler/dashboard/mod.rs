@@ -40,6 +40,7 @@ use millpond_exchange::scope::build::Builder;
 use millpond_exchange::settings::declared::Declared;
 use millpond_exchange::worker::{Generation, Member};
 use millpond_proxy::content::{ContentHandler, Explained, Handler};
+use millpond_proxy::handler::only_read;
 use millpond_proxy::phase::Begun;
 use millpond_proxy::request::Request;
 use millpond_system::body::{Body, BodyError, BodyStream, Piece};
@@ -110,9 +111,7 @@ impl Handler for Dashboard {
 
 /// Answers with the page or with events.
 fn run(req: &mut Request, view: Duration) -> Result<Response, Failure> {
-    if !matches!(req.method, Method::Get | Method::Head) {
-        return Err(Failure::Status(405));
-    }
+    only_read(req)?;
     let mut response = if req.args.as_ref() == EVENTS {
         events(req, view)?
     } else {
