@@ -145,6 +145,8 @@ pub struct Changes {
     pub have_stored_encodings: bool,
     /// True when that may be one by a dictionary that the client has (RFC 9842).
     pub are_by_dictionary: bool,
+    /// True once `charset` has written a character set behind the type, which is none of the type.
+    pub have_charset: bool,
 }
 
 /// Rules for the sending of an answer.

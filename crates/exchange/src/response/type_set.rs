@@ -82,16 +82,16 @@ pub struct ContentType<'a> {
 impl<'a> ContentType<'a> {
     /// The Content-Type of an answer.
     ///
-    /// Only that of an upstream is taken apart; one of this server's is a name from the
-    /// configuration.
+    /// Only that of an upstream is taken apart, and what `charset` has written; other ones of this
+    /// server's are names from the configuration.
     pub fn of(response: &'a Response) -> Option<Self> {
         let value = response.fields.get(Known::ContentType)?;
         Some(match response.source {
-            Source::Upstream => Self::parse(value),
-            Source::Own => ContentType {
+            Source::Own if !response.changes.have_charset => ContentType {
                 media_type: value,
                 charset: b"",
             },
+            Source::Own | Source::Upstream => Self::parse(value),
         })
     }
 

@@ -462,6 +462,7 @@ fn set_charset(response: &mut Response, charset: &[u8]) {
         value.extend_from_slice(charset);
     }
     response.fields.set(Known::ContentType, value);
+    response.changes.have_charset = true;
 }
 
 /// Converts a body while it is sent.

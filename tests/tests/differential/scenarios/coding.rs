@@ -16,6 +16,7 @@ pub fn scenarios() -> Vec<Scenario> {
         gunzip(),
         charset(),
         charset_of_proxied(),
+        charset_with_others(),
         sub_filter(),
     ]
 }
@@ -199,6 +200,53 @@ fn gunzip() -> Scenario {
         .gets(&["/a", "/empty"])
         .head("/a")
         .steps_with_gzip(&["/a"])
+}
+
+/// Other filters know a type by its name, whatever character set `charset` has written behind it.
+fn charset_with_others() -> Scenario {
+    const SOURCES: [&str; 6] = ["a.html", "a.txt", "a.css", "ret", "none", "proxied.html"];
+    let filters = [
+        ("gzip", "gzip on; gzip_types text/plain text/css;"),
+        ("ssi", "ssi on; ssi_types text/plain;"),
+        ("sub", "sub_filter text words; sub_filter_types text/plain;"),
+        (
+            "added",
+            "add_after_body /after.txt; addition_types text/plain;",
+        ),
+        (
+            "all",
+            "ssi on; gzip on; gzip_types text/plain; sub_filter text words;",
+        ),
+    ];
+    let text = "<!--#echo var=\"request_uri\" --> some text that repeats ".repeat(50);
+    let mut conf = "charset utf-8; ssi_value_length 64;".to_owned();
+    let mut scenario = Scenario::new("charset-with-others")
+        .http("types { text/html html; text/plain txt; text/css css; }")
+        .file("html/after.txt", "after")
+        .answer(
+            "/*",
+            Answer::new(200)
+                .header("Content-Type", "text/html")
+                .body(&text),
+        );
+    for (name, lines) in filters {
+        conf.push_str(&format!(
+            "location /{name}/ {{ {lines} root html; try_files /$arg_f =404; }}
+             location /{name}/ret {{ {lines} default_type text/html; return 200 '{text}'; }}
+             location /{name}/none {{ {lines} }}
+             location /{name}/proxied.html {{ {lines} proxy_pass http://%%ORIGIN%%; }}"
+        ));
+        for source in SOURCES {
+            let path = format!("/{name}/{source}?f={source}");
+            scenario = scenario
+                .get(&path)
+                .get_with(&path, "Accept-Encoding", "gzip");
+        }
+    }
+    for name in ["a.html", "a.txt", "a.css"] {
+        scenario = scenario.file(&*format!("html/{name}").leak(), &text);
+    }
+    scenario.server(&conf)
 }
 
 fn charset() -> Scenario {
