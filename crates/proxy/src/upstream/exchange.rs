@@ -40,7 +40,7 @@ use super::group::Group;
 use super::head::{BodyPlan, Coding, HeadStep, Switching, drop_duplicates};
 use super::hints::Hints;
 use super::http2::carrier::Carrier;
-use super::next::{NextCause, Tries};
+use super::next::{self, NextCause, Tries};
 use super::own_head;
 use super::pass::{PassTarget, Resolved};
 use super::pass_settings::PassSettings;
@@ -149,14 +149,6 @@ pub(super) fn ignores_client(req: &Request, protocol: Protocol, ask: &Ask) -> bo
         || settings.store.target != StoreTarget::Off
 }
 
-/// Notes that a peer failed.
-fn note_failed(req: &Request, (group, peer): (&Group, &Peer)) {
-    if group.failed(peer) {
-        let message = format_args!("upstream server temporarily disabled");
-        request_error::write(req, Level::Warn, message);
-    }
-}
-
 /// Asks the peers of an upstream, until one answers.
 pub(super) async fn fetch_with(
     req: &mut Request,
@@ -218,14 +210,14 @@ pub(super) async fn fetch_with(
             Err(failure) if failure.kind == UpstreamKind::NoSocket => return Err(failure.into()),
             Err(failure) => (NextCause::of_kind(failure.kind), Err(failure)),
         };
-        // nginx: 403 and 404 are no failures of the peer.
-        if !matches!(cause, NextCause::Http403 | NextCause::Http404)
-            && (outcome.is_err() || settings.next.allows(cause, req.method, was_sent))
-        {
-            note_failed(req, (group, &peer));
-        }
         let may_repeat = !(was_sent && matches!(prepared.body, OutBody::Client { .. }));
-        if !(may_repeat && tries.is_left() && settings.next.allows(cause, req.method, was_sent)) {
+        let goes_on =
+            may_repeat && tries.is_left() && settings.next.allows(cause, req.method, was_sent);
+        match &outcome {
+            Ok(_) if !goes_on => group.answered(&peer),
+            Ok(_) | Err(_) => next::note_failed(req, (group, &peer), cause),
+        }
+        if !goes_on {
             let outcome = outcome.map(|fetched| learnt(req, (group, &peer), fetched));
             return outcome.map_err(Failure::Upstream);
         }

@@ -9,8 +9,13 @@ use std::time::Duration;
 
 use millpond_conf::{Flags, Words};
 use millpond_system::clock::{self, Instant};
+use millpond_system::log::error::Level;
 use millpond_wire::http1::Method;
 
+use super::group::Group;
+use super::peer::Peer;
+use crate::log::request_error;
+use crate::request::Request;
 use millpond_exchange::failure::UpstreamKind;
 
 /// Cause that lets a request go to another peer.
@@ -132,6 +137,17 @@ impl NextPolicy {
     pub fn may_repeat(&self, method: Method) -> bool {
         let is_idempotent = !matches!(method, Method::Post | Method::Lock | Method::Patch);
         is_idempotent || self.causes.contains(NextCause::NonIdempotent)
+    }
+}
+
+/// Notes that a peer failed: nothing came from it, or an answer in whose place another peer is
+/// asked. An answer that the client gets is no failure, whatever it says (nginx).
+pub(super) fn note_failed(req: &Request, (group, peer): (&Group, &Peer), cause: NextCause) {
+    // nginx: 403 and 404 are no failures.
+    let is_one = !matches!(cause, NextCause::Http403 | NextCause::Http404);
+    if is_one && group.failed(peer) {
+        let message = format_args!("upstream server temporarily disabled");
+        request_error::write(req, Level::Warn, message);
     }
 }
 

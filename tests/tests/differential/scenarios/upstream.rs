@@ -13,6 +13,7 @@ pub fn scenarios() -> Vec<Scenario> {
         next_upstream_by_status(),
         next_upstream_limits(),
         next_upstream_for_posts(),
+        next_upstream_to_nobody(),
         max_fails(),
         no_live_upstreams(),
         hash_balancing(),
@@ -145,6 +146,40 @@ fn next_upstream_for_posts() -> Scenario {
         .send(Request::post("/no", "body"))
         .send(Request::post("/yes", "body"))
         .send(Request::post("/refused", "body"))
+}
+
+/// An answer that a client gets in the end is no failure of the server that gave it: one page with
+/// an error does not take a site off line.
+fn next_upstream_to_nobody() -> Scenario {
+    let mut scenario = Scenario::new("upstream-next-to-nobody")
+        .http(
+            "upstream u { server %%ORIGIN%%; server %%ORIGIN2%%; }
+             upstream tried { server %%ORIGIN%%; server %%ORIGIN2%%; }
+             upstream least { least_conn; server %%ORIGIN%%; server %%ORIGIN2%%; }
+             upstream spare { server %%ORIGIN%%; server %%ORIGIN2%% backup; }",
+        )
+        .server(
+            "proxy_next_upstream error timeout http_500 http_503 http_404;
+             add_header X-Up $upstream_status always;
+             location /u/ { proxy_pass http://u; }
+             location /tried/ { proxy_next_upstream_tries 1; proxy_pass http://tried; }
+             location /least/ { proxy_pass http://least; }
+             location /spare/ { proxy_pass http://spare; }",
+        )
+        .answer("/*", named("one"))
+        .answer_at("ORIGIN2", "/*", named("two"));
+    for name in ["u", "tried", "least", "spare"] {
+        for status in [500, 503, 404] {
+            let path = format!("/{name}/{status}");
+            let answer = Answer::new(status).body("error");
+            scenario = scenario
+                .answer(&path, answer.clone())
+                .answer_at("ORIGIN2", &path, answer)
+                .gets(&[&path, &format!("/{name}/a"), &format!("/{name}/b"), &path])
+                .get(&format!("/{name}/c"));
+        }
+    }
+    scenario
 }
 
 fn max_fails() -> Scenario {
