@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result};
 use millpond_testkit::{Kind, binary};
+use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Tests a configuration; true if it passes, and the message about it.
@@ -29,6 +30,33 @@ fn in_location(lines: &str) -> String {
         "events {{}} pid x.pid; http {{ access_log off; server {{ listen 127.0.0.1:1;
          location / {{ {lines} }} }} }}"
     )
+}
+
+/// Variables that nginx lets a configuration give values to can be given values: those that it
+/// does not have, too, since a configuration may have them as its own.
+#[test]
+fn variables_that_are_free_in_nginx_are_free() -> Result<()> {
+    let manual = include_str!("../../docs/variables.md");
+    let quoted = manual.split('`').skip(1).step_by(2);
+    let names: BTreeSet<&str> = quoted.filter_map(|text| text.strip_prefix('$')).collect();
+    let plain = names.into_iter().filter(|name| {
+        name.bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+    });
+    let (mut free, mut refused) = (0, Vec::new());
+    for name in plain {
+        let conf = in_location(&format!("set ${name} x; return 200 ${name};"));
+        if !test_by(Kind::Nginx, &conf)?.0 {
+            continue;
+        }
+        free += 1;
+        if !test(&conf)?.0 {
+            refused.push(name);
+        }
+    }
+    assert_eq!(refused, [""; 0], "of {free} that nginx takes");
+    assert!(free > 30, "{free}");
+    Ok(())
 }
 
 /// Lines that nginx refuses in a location are refused.

@@ -35,6 +35,60 @@ const FIXED_MEMBERS: &[&str] = &[
     "sent_http_link",
 ];
 
+/// Variables of nginx that a configuration may give values to all the same
+/// (NGX_HTTP_VAR_CHANGEABLE), beside all whose names begin with `ssl_`.
+const CHANGEABLE: &[&str] = &[
+    "args",
+    "http3",
+    "invalid_referer",
+    "limit_rate",
+    "proxy_host",
+    "proxy_port",
+    "uid_reset",
+];
+
+/// Variables that nginx does not have, or had not until lately, so that a configuration made for it
+/// may use the names.
+const OWN: &[&str] = &[
+    "acme_certificate",
+    "acme_certificate_key",
+    "brotli_ratio",
+    "cache_age",
+    "cache_args",
+    "cache_bytes",
+    "cache_fill_role",
+    "cache_hits",
+    "cache_site",
+    "cache_status_reason",
+    "cache_ttl",
+    "is_request_port",
+    "jwt_payload",
+    "origin_bytes",
+    "otel_parent_id",
+    "otel_parent_sampled",
+    "otel_span_id",
+    "otel_trace_id",
+    "proxy_add_via",
+    "request_port",
+    "secure_link_hmac",
+    "secure_link_hmac_expires",
+    "secure_link_hmac_token",
+    "upstream_clients",
+    "upstream_end",
+    "upstream_entry",
+    "upstream_host",
+    "upstream_method",
+    "upstream_node",
+    "upstream_queue_time",
+    "upstream_range",
+    "upstream_reason",
+    "upstream_redirects",
+    "upstream_start",
+    "upstream_tier",
+    "upstream_uri",
+    "zstd_ratio",
+];
+
 /// A compiled `set`.
 #[derive(Debug)]
 pub(super) struct Set {
@@ -139,8 +193,9 @@ pub(crate) fn checked_name(variables: &VariableUses, text: &str) -> Result<Strin
         return Err(format!("invalid variable name \"{text}\""));
     };
     let lower = name.to_ascii_lowercase();
-    let is_changeable = matches!(lower.as_str(), "args" | "limit_rate" | "uid_reset");
-    let is_fixed = variables.is_fixed(&lower) || FIXED_MEMBERS.contains(&lower.as_str());
+    let is_in = |names: &[&str]| names.contains(&lower.as_str());
+    let is_changeable = lower.starts_with("ssl_") || is_in(CHANGEABLE) || is_in(OWN);
+    let is_fixed = variables.is_fixed(&lower) || is_in(FIXED_MEMBERS);
     if is_fixed && !is_changeable {
         Err(format!("the duplicate \"{lower}\" variable"))
     } else {

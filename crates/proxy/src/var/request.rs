@@ -369,7 +369,7 @@ fn now_ms(req: &Request) -> i64 {
 }
 
 /// The machine's name, in small letters; asked for once.
-fn hostname() -> &'static [u8] {
+pub fn hostname() -> &'static [u8] {
     static NAME: OnceLock<Vec<u8>> = OnceLock::new();
     NAME.get_or_init(|| {
         let names = rustix::system::uname();

@@ -21,6 +21,7 @@ use millpond_exchange::scope::code;
 use millpond_exchange::settings::Server;
 use millpond_exchange::settings::listen::{Binding, Carries, Listen, ListenOptions};
 use millpond_exchange::settings::names::{ServerName, ServerNames};
+use millpond_proxy::var::request::hostname;
 use millpond_system::address::Address;
 use millpond_system::network;
 
@@ -57,7 +58,8 @@ pub(crate) const ROWS: &[Row] = &[
         syntax: "name …",
         is_block: false,
         pass: Pass::First,
-        doc: "Names of the server: exact, with a wildcard at one end, or a regular expression.",
+        doc: "Names of the server: exact, with a wildcard at one end, or a regular expression. \
+              `$hostname` is the name of the machine.",
         apply: server_name,
     },
 ];
@@ -420,7 +422,10 @@ fn server_name(builder: &mut Builder, statement: &Statement, draft: &mut Draft) 
         );
     }
     for word in &statement.args {
-        let text = word.text.as_str();
+        let text = match word.text.as_str() {
+            "$hostname" => &String::from_utf8_lossy(hostname()),
+            text => text,
+        };
         let name = if let Some(source) = text.strip_prefix('~') {
             if source.is_empty() {
                 builder.error(word.span, format!("empty regex in server name \"{text}\""));

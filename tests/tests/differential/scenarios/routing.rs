@@ -42,6 +42,7 @@ fn hosts(mut scenario: Scenario, hosts: &[&str]) -> Scenario {
 }
 
 fn server_names() -> Scenario {
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let scenario = Scenario::new("server-names").http(&named_servers(&[
         ("first.test", "first"),
         ("exact.test www.exact.test", "exact"),
@@ -51,10 +52,13 @@ fn server_names() -> Scenario {
         ("~^re\\d+\\.test$", "regex"),
         ("~^re1\\.test$", "second regex"),
         ("*.long.wild.test", "longer front"),
+        ("$hostname", "$server_name"),
     ]));
     hosts(
         scenario,
         &[
+            machine.trim(),
+            "$hostname",
             "exact.test",
             "WWW.Exact.Test",
             "exact.test:8080",

@@ -10,6 +10,7 @@ pub fn scenarios() -> Vec<Scenario> {
         header_variables(),
         argument_variables(),
         upstream_variables(),
+        variables_with_values_of_the_configuration(),
         map_kinds(),
         map_hostnames(),
         map_regex(),
@@ -99,6 +100,34 @@ fn argument_variables() -> Scenario {
             "/?long_name=x",
             "/?",
             "/set?b=1",
+        ])
+}
+
+/// Names that a configuration may use: those that nginx lets it give values to, and those that only
+/// others than nginx have.
+fn variables_with_values_of_the_configuration() -> Scenario {
+    Scenario::new("variables-with-own-values")
+        .http(
+            "upstream backend { server %%ORIGIN%%; }
+             map $uri $upstream_uri { /mapped mapped; default none; }
+             geo $cache_site { 127.0.0.0/8 near; default far; }",
+        )
+        .server(
+            "location /host { set $proxy_host backend; proxy_pass http://$proxy_host; }
+             location /own { set $upstream_host backend; proxy_pass http://$upstream_host;
+                 add_header X-Host $upstream_host; }
+             location /ssl { set $ssl_protocol mine; return 200 \"$ssl_protocol $ssl_cipher\"; }
+             location /mapped { return 200 \"$upstream_uri $cache_site\"; }
+             location /if { if ($arg_x) { set $http3 yes; } return 200 \"[$http3]\"; }",
+        )
+        .gets(&[
+            "/host",
+            "/own",
+            "/ssl",
+            "/mapped",
+            "/mapped/x",
+            "/if",
+            "/if?x=1",
         ])
 }
 
