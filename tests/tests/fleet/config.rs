@@ -203,6 +203,60 @@ fn what_is_pushed_is_on_all_nodes_and_outlives_restarts_without_servers() -> Res
         .try_for_each(|node| wait_for_name(node, "four"))
 }
 
+/// Number of bundles that a node keeps.
+fn bundles(node: &Node) -> Result<usize> {
+    let mut count = 0;
+    for entry in std::fs::read_dir(node.proxy.dir().join("fleet"))? {
+        count += usize::from(entry?.path().extension().is_some_and(|it| it == "bundle"));
+    }
+    Ok(count)
+}
+
+#[test]
+fn what_cannot_be_kept_takes_nothing_away_and_is_kept_later() -> Result<()> {
+    let mut nats = nats!();
+    let (desk, other) = (Desk::new()?, Desk::new()?);
+    let builder = desk.builder("n1", nats.port, "")?;
+    let mut node = Node::start(builder.log_check(LogCheck::Off))?;
+    desk.push(&node, &pushed("one"), &[])?;
+    wait_for_name(&node, "one")?;
+    desk.wait_until_well(&node)?;
+    // What is good cannot be written.
+    let in_the_way = node.proxy.dir().join("fleet/good.new");
+    std::fs::create_dir(&in_the_way)?;
+    desk.push(&node, &pushed("two"), &[])?;
+    wait_for_name(&node, "two")?;
+    let is_told = || {
+        let log = node.proxy.error_log();
+        log.contains("keeping what is good failed").then_some(())
+    };
+    Deadline::after(WAIT)
+        .poll(is_told)
+        .context("nothing said")?;
+    assert_eq!(bundles(&node)?, 2);
+    nats.kill()?;
+    node.proxy.kill9()?;
+    node.proxy.restart()?;
+    assert_eq!(name_of(&node.client)?, "one");
+    nats.restart()?;
+    wait_for_name(&node, "two")?;
+    std::fs::remove_dir(&in_the_way)?;
+    let is_kept = || (bundles(&node).ok()? == 1).then_some(());
+    Deadline::after(WAIT).poll(is_kept).context("never kept")?;
+    // What is kept is signed with a key that is not trusted any more.
+    nats.kill()?;
+    std::fs::write(node.proxy.dir().join("key.pub"), other.public_key()?)?;
+    node.proxy.kill9()?;
+    node.proxy.restart()?;
+    assert_eq!(name_of(&node.client)?, "");
+    let log = node.proxy.error_log();
+    assert!(
+        log.contains("cannot be used, and this file counts alone"),
+        "{log}"
+    );
+    Ok(())
+}
+
 #[test]
 fn what_others_have_signed_is_not_taken() -> Result<()> {
     let nats = nats!();

@@ -2,6 +2,8 @@
 //!
 //! 1. An order that is given has a number above all that were seen, also above those that nodes
 //!    have in force: a stream that was lost makes no old number a new one.
+//! 2. Who has no key cannot use the numbers up: what is not signed counts up to `LEAP_MAX` above
+//!    what is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +18,10 @@ use crate::nats::NatsLog;
 
 /// Milliseconds after which a node that has told nothing is silent: three reports.
 pub const SILENT_MS: u64 = 45_000;
+
+/// Numbers by which something that is not signed can lift the next one (arbitrary: more orders than
+/// a fleet gets in its life, and a small part of all numbers).
+const LEAP_MAX: u64 = 1 << 20;
 
 /// Everything that the stream has.
 #[derive(Clone, Debug, Default)]
@@ -71,12 +77,15 @@ impl Known {
         }
     }
 
-    /// Number of the next order. INVARIANT 1.
+    /// Number of the next order. INVARIANTS 1 and 2.
     pub fn next_number(&self) -> u64 {
+        let signed = self.orders.keys().copied().max().unwrap_or(0);
+        let most = signed.saturating_add(LEAP_MAX);
         let reports = self.reports.values();
-        let in_force = reports.map(|(report, _)| report.in_force.max(report.about));
-        let orders = self.orders.keys().chain(self.wrong.keys()).copied();
-        in_force.chain(orders).max().unwrap_or(0).saturating_add(1)
+        let told = reports.flat_map(|(report, _)| [report.in_force, report.about]);
+        let unsigned = told.chain(self.wrong.keys().copied());
+        let believed = unsigned.filter(|number| *number <= most).max();
+        signed.max(believed.unwrap_or(0)).saturating_add(1)
     }
 
     /// Milliseconds since a node told something, by the clock of the servers as far as it is known.
@@ -98,6 +107,14 @@ impl Known {
             Some(Verdict::Back { .. }) => false,
             None => !order.has_canaries(),
         }
+    }
+
+    /// True for an order that was in force for good on some node.
+    fn has_held(&self, order: &Order) -> bool {
+        matches!(
+            self.verdicts.get(&order.revision),
+            Some(Verdict::Promoted { .. })
+        )
     }
 
     fn is_back(&self, order: &Order) -> bool {
@@ -182,7 +199,7 @@ impl Known {
         let mut older = self.orders.values().rev().map(|it| &it.order);
         let found = match to {
             Some(number) => older.find(|it| it.revision == number),
-            None => older.find(|it| self.is_for_all(it) && Some(it.digest) != now),
+            None => older.find(|it| self.has_held(it) && Some(it.digest) != now),
         };
         match (found, to) {
             (Some(order), _) => Ok(self.again(Kind::Rollback, order, at_ms)),
@@ -243,6 +260,12 @@ mod tests {
         known.reports.insert(node.to_owned(), (report, at_ms));
     }
 
+    fn promoted() -> Verdict {
+        Verdict::Promoted {
+            node: "n1".to_owned(),
+        }
+    }
+
     fn back() -> Verdict {
         Verdict::Back {
             node: "n1".to_owned(),
@@ -269,6 +292,12 @@ mod tests {
         assert_eq!(seen.orders.keys().copied().collect::<Vec<_>>(), [12]);
         assert_eq!(seen.next_number(), 14);
         assert_eq!(seen.numbers(), BTreeSet::from([9, 12, 13]));
+        // INVARIANT 2.
+        report(&mut seen, "liar", u64::MAX - 1, 0);
+        seen.take(News::Order(u64::MAX, bytes::Bytes::new()), &[], "edge");
+        assert_eq!(seen.next_number(), 14);
+        report(&mut seen, "liar", 12 + LEAP_MAX, 0);
+        assert_eq!(seen.next_number(), 12 + LEAP_MAX + 1);
     }
 
     #[test]
@@ -303,6 +332,10 @@ mod tests {
     fn promotions_and_rollbacks_are_new_orders_with_bundles_that_are_known() {
         let mut seen = known(&[order(1, 1, &[]), order(2, 2, &[])]);
         assert!(seen.promote(5).is_err());
+        // Nobody had any of them.
+        assert!(seen.rollback(None, 5).is_err());
+        seen.verdicts.insert(1, promoted());
+        seen.verdicts.insert(2, promoted());
         let order_of = |order: Order| (order.kind, order.revision, order.of, order.digest[0]);
         assert_eq!(
             order_of(seen.rollback(None, 5).unwrap()),

@@ -13,6 +13,8 @@
 //! 2. While nothing goes on, what is in force is what is good.
 //! 3. A trial is promoted when all nodes have held that took it up; one of them that says nothing
 //!    any more holds it up.
+//! 4. An order that is in force for good on a node has a verdict that says so: who looks for one to
+//!    go back to knows it from those that nobody could apply.
 
 use std::collections::BTreeMap;
 
@@ -210,6 +212,19 @@ impl Machine {
         actions
     }
 
+    /// Leaves an order that cannot be had yet for one that is newer, if there is one.
+    pub fn leave_for_newer(&mut self) -> bool {
+        let Phase::Trying(signed) = &self.phase else {
+            return false;
+        };
+        let number = signed.order.revision;
+        let is_newer = self.next().is_some_and(|next| next.order.revision > number);
+        if is_newer {
+            self.phase = Phase::Idle;
+        }
+        is_newer
+    }
+
     fn note(&mut self, now_ms: u64, figures: &Figures) {
         let newest = self.orders.last_key_value();
         if let Some((number, signed)) = newest
@@ -269,6 +284,13 @@ impl Machine {
         self.phase = Phase::Idle;
         actions.push(Action::Settle(signed));
         actions.push(Action::Tell(message, Tone::Good));
+        // INVARIANT 4.
+        if !self.verdicts.contains_key(&number) {
+            let node = self.node.clone();
+            let verdict = Verdict::Promoted { node };
+            self.verdicts.insert(number, verdict.clone());
+            actions.push(Action::Judge(number, verdict));
+        }
     }
 
     fn turn_watching(&mut self, now_ms: u64, figures: &Figures, actions: &mut Vec<Action>) {

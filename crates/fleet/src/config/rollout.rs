@@ -16,6 +16,8 @@
 //! 2. What cannot be fetched is fetched again; what is wrong is refused.
 //! 3. An order that was begun `TRIALS_MAX` times and never ended is refused: the process may end
 //!    with it.
+//! 4. No bundle is removed that `good` names: first it names another one. Where it cannot be
+//!    written, that is tried again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
@@ -174,6 +176,16 @@ impl Inner {
         self.queue.extend(actions);
     }
 
+    /// Keeps for later what could not be done yet, unless there is something newer to be tried.
+    fn put_off(&mut self, action: Action) {
+        if let Action::Try(_) = &action
+            && self.machine.leave_for_newer()
+        {
+            return;
+        }
+        self.queue.push_front(action);
+    }
+
     fn hear(&mut self, news: News) {
         match news {
             News::Order(number, bytes) => self.hear_order(number, &bytes),
@@ -317,6 +329,7 @@ impl Rollout {
             is_known: false,
             told: None,
             judged: VecDeque::new(),
+            unkept: None,
         };
         loop {
             tokio::select! {
@@ -329,6 +342,13 @@ impl Rollout {
             task.go_on().await;
         }
     }
+}
+
+/// Number of the try: the first one, or another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Again {
+    Yes,
+    No,
 }
 
 /// The task.
@@ -344,6 +364,8 @@ struct Task<'a, L> {
     told: Option<(Report, u64)>,
     /// Verdicts that are to be told.
     judged: VecDeque<(u64, Verdict)>,
+    /// An order that is good, and not yet so on disk.
+    unkept: Option<Signed>,
 }
 
 impl<L: Fn() -> Option<NatsLog>> Task<'_, L> {
@@ -403,9 +425,12 @@ impl<L: Fn() -> Option<NatsLog>> Task<'_, L> {
                 inner.queue.extend(actions);
             });
         }
+        if let Some(signed) = self.unkept.take() {
+            self.settle(signed, Again::Yes);
+        }
         while let Some(Some(action)) = self.rollout.with(|inner| inner.queue.pop_front()) {
             if let Some(later) = self.obey(action).await {
-                self.rollout.with(|inner| inner.queue.push_front(later));
+                self.rollout.with(|inner| inner.put_off(later));
                 break;
             }
         }
@@ -420,13 +445,7 @@ impl<L: Fn() -> Option<NatsLog>> Task<'_, L> {
                 self.rollout.with(|inner| inner.tell(&text, tone));
             }
             Action::Judge(number, verdict) => self.judged.push_back((number, verdict)),
-            Action::Settle(signed) => {
-                if let Err(why) = folder.settle(&signed) {
-                    let text = format!("keeping what is good failed: {why}");
-                    self.rollout.with(|inner| inner.tell(&text, Tone::Bad));
-                }
-                folder.sweep(&[signed.order.digest]);
-            }
+            Action::Settle(signed) => self.settle(signed, Again::No),
             Action::Return(None) => self.ask_for(None),
             Action::Return(Some(signed)) => {
                 folder.end_trial();
@@ -443,6 +462,25 @@ impl<L: Fn() -> Option<NatsLog>> Task<'_, L> {
             },
         }
         None
+    }
+
+    /// Notes on disk that an order is good. INVARIANT 4.
+    fn settle(&mut self, signed: Signed, again: Again) {
+        let folder = self.rollout.with(|inner| Folder::new(&inner.conf.folder));
+        let Some(folder) = folder else { return };
+        match folder.settle(&signed) {
+            Ok(()) => {
+                folder.sweep(&[signed.order.digest]);
+                self.unkept = None;
+            }
+            Err(why) => {
+                if again == Again::No {
+                    let text = format!("keeping what is good failed, and is tried again: {why}");
+                    self.rollout.with(|inner| inner.tell(&text, Tone::Bad));
+                }
+                self.unkept = Some(signed);
+            }
+        }
     }
 
     fn ask_for(&self, held: Option<Held>) {
@@ -467,7 +505,9 @@ impl<L: Fn() -> Option<NatsLog>> Task<'_, L> {
             Ok(None) | Err(_) => {
                 let log = (self.log)()?;
                 match clock::within(FETCH_WITHIN, log.bundle(&signed.order)).await? {
-                    Ok(bytes) => bytes,
+                    Ok(Some(bytes)) => bytes,
+                    // Bundles come before their orders.
+                    Ok(None) => return Some(Err("its bundle is not in the stream".to_owned())),
                     Err(failure) => {
                         self.lose(&failure);
                         return None;

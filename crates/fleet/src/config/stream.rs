@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::consumer::push::{Config as PushConfig, Messages};
 use async_nats::jetstream::message::PublishMessage;
-use async_nats::jetstream::stream::{self, Info, Stream};
+use async_nats::jetstream::stream::{self, Info, LastRawMessageErrorKind, Stream};
 use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt as _, StreamExt as _};
 
@@ -189,7 +189,8 @@ impl NatsLog {
     }
 
     /// The bundle of an order, as long as it says; what is in it is to be compared with its digest.
-    pub async fn bundle(&self, order: &Order) -> Result<Bytes, LogError> {
+    /// None if it is not there.
+    pub async fn bundle(&self, order: &Order) -> Result<Option<Bytes>, LogError> {
         let of = failed("reading a bundle of the fleet");
         self.check_connected(&of)?;
         let stream = self.conf_stream().await?;
@@ -200,13 +201,19 @@ impl NatsLog {
         for number in 0..len.div_ceil(PART_LEN) {
             let subject = self.part_subject(&order.digest, &number.to_string());
             let found = stream.get_last_raw_message_by_subject(&subject).await;
-            let part = found.map_err(|it| of(&it))?.payload;
+            let part = match found {
+                Ok(message) => message.payload,
+                Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(of(&error)),
+            };
             if part.len() > PART_LEN {
                 return Err(of(&"a part of it is too long"));
             }
             bytes.extend_from_slice(&part);
         }
-        Ok(bytes.freeze())
+        Ok(Some(bytes.freeze()))
     }
 
     /// Removes orders that are too old, and bundles that none of the others names.

@@ -104,7 +104,7 @@ pub(super) fn rollback(options: &Options, to: Option<u64>) -> Result<ExitCode> {
     let order = known.rollback(to, now_ms()).map_err(anyhow::Error::msg)?;
     let bytes = site.run(async |log| log.bundle(&order).await)?;
     ensure!(
-        bundle::digest(&bytes) == order.digest,
+        bytes.is_some_and(|bytes| bundle::digest(&bytes) == order.digest),
         "the bundle of revision {} is not there any more as it was signed",
         order.of
     );

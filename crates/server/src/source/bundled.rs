@@ -11,6 +11,8 @@
 //!    belongs to the machine, and the way to the fleet, cannot come from the fleet.
 //! 3. Names of files in a bundle mean files of the bundle where it has them, and else what they
 //!    mean in the file of the node. What it includes, it has.
+//! 4. What is kept for a start and cannot be used keeps no node from starting: its own file counts
+//!    alone, with a warning, and the fleet brings the rest.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -89,9 +91,21 @@ pub(super) fn add(source: &ConfSource, tree: &mut Tree, diagnostics: &mut Diagno
     let chosen = match choose(source, &found) {
         Ok(Some(chosen)) => chosen,
         Ok(None) => return Added::default(),
-        Err(why) => {
-            let message = format!("the configuration of fleet \"{}\": {why}", found.fleet);
-            diagnostics.push_error(found.span, message);
+        Err(trouble) => {
+            let of = format!("the configuration of fleet \"{}\"", found.fleet);
+            match trouble {
+                Trouble::Wrong(why) => {
+                    diagnostics.push_error(found.span, format!("{of}: {why}"));
+                }
+                // INVARIANT 4.
+                Trouble::Unusable(why) => {
+                    let message = format!(
+                        "{of} that is kept here cannot be used, and this file counts alone until \
+                         the fleet brings it again: {why}"
+                    );
+                    diagnostics.push_warning(found.span, message);
+                }
+            }
             return Added::default();
         }
     };
@@ -121,12 +135,20 @@ enum Chosen<'a> {
     Draft(&'a Bundle, &'a Path),
 }
 
-fn choose<'a>(source: &'a ConfSource, found: &Found) -> Result<Option<Chosen<'a>>, String> {
-    let keys = || -> Result<Vec<PublicKey>, String> {
+/// The reason why there is no bundle.
+enum Trouble {
+    /// The configuration or the bundle is wrong.
+    Wrong(String),
+    /// The bundle that is kept for a start cannot be used.
+    Unusable(String),
+}
+
+fn choose<'a>(source: &'a ConfSource, found: &Found) -> Result<Option<Chosen<'a>>, Trouble> {
+    let keys = || -> Result<Vec<PublicKey>, Trouble> {
         let path = source.conf_dir().join(&found.line.trusted_key);
         let read = source.files.read_with(&path, objects::read);
-        let bytes = read.map_err(|why| format!("\"{}\": {why}", path.display()))?;
-        public_keys(&String::from_utf8_lossy(&bytes))
+        let wrong = |why| Trouble::Wrong(format!("\"{}\": {why}", path.display()));
+        public_keys(&String::from_utf8_lossy(&read.map_err(wrong)?)).map_err(Trouble::Wrong)
     };
     match &source.beside {
         Beside::Nothing => Ok(None),
@@ -134,12 +156,14 @@ fn choose<'a>(source: &'a ConfSource, found: &Found) -> Result<Option<Chosen<'a>
         // INVARIANT 1. A key may be trusted no more.
         Beside::Held(held) => {
             let order = &held.signed;
-            Signed::read(&order.bytes, &keys()?, &found.fleet).map_err(str::to_owned)?;
+            let read = Signed::read(&order.bytes, &keys()?, &found.fleet);
+            read.map_err(|why| Trouble::Wrong(why.to_owned()))?;
             Ok(Some(Chosen::Held(Arc::clone(held))))
         }
         Beside::Good => {
             let folder = Folder::new(&source.prefix.join(&found.line.folder));
-            let held = folder.good(&keys()?, &found.fleet)?;
+            let good = folder.good(&keys()?, &found.fleet);
+            let held = good.map_err(Trouble::Unusable)?;
             Ok(held.map(|held| Chosen::Held(Arc::new(held))))
         }
     }

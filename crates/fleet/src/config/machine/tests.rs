@@ -353,3 +353,24 @@ fn going_back_that_fails_is_tried_again() {
     fleet.pass(RETURN_EVERY_MS);
     assert_eq!(fleet.runs(), [1, 1]);
 }
+
+#[test]
+fn order_that_cannot_be_had_is_left_for_a_newer_one() {
+    let mut machine = Machine::new("n1", None);
+    let figures = Figures::default();
+    let first = order(1, 1, &[]).sign(&key(1));
+    machine.hear_order(first.clone());
+    assert_eq!(machine.step(0, &figures), [Action::Try(first)]);
+    // There is nothing newer.
+    assert!(!machine.leave_for_newer());
+    let second = order(2, 2, &[]).sign(&key(1));
+    machine.hear_order(second.clone());
+    assert_eq!(machine.step(1, &figures), []);
+    assert!(machine.leave_for_newer());
+    assert_eq!(machine.step(2, &figures), [Action::Try(second.clone())]);
+    // INVARIANT 4: it can be gone back to later.
+    let actions = machine.applied(Ok(()), 3, &figures);
+    let node = "n1".to_owned();
+    assert!(actions.contains(&Action::Judge(2, Verdict::Promoted { node })));
+    assert!(actions.contains(&Action::Settle(second)));
+}
