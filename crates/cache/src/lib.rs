@@ -61,7 +61,7 @@ pub mod use_stale;
 pub mod valid;
 pub mod variant;
 pub mod vary_as;
-pub(crate) mod verdict;
+pub mod verdict;
 pub mod watch;
 pub mod why;
 pub mod window;

@@ -53,6 +53,11 @@ pub(crate) fn verdict(head: &StoredHead, now: i64, policy: &StalePolicy, rules: 
     }
 }
 
+/// True if a stored answer may be used as it is at `now` (seconds), for a request with these rules.
+pub fn is_usable(head: &StoredHead, now: i64, policy: &StalePolicy, rules: &Rules) -> bool {
+    verdict(head, now, policy, rules) == Verdict::Fresh
+}
+
 fn by_rfc(head: &StoredHead, now: i64, policy: &StalePolicy, asked: &RequestRules) -> Verdict {
     let age = head.age(now);
     let fresh_until = head.fresh_until(now);

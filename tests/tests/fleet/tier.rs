@@ -133,6 +133,33 @@ fn file_tier(folder: &Path) -> String {
 }
 
 #[test]
+fn clients_that_ask_for_something_newer_do_not_get_a_copy() -> Result<()> {
+    let (nats, origin, folder) = (nats!(), Origin::start()?, tempfile::tempdir()?);
+    let tier = file_tier(folder.path());
+    let a = start("a", &nats, &origin, &tier)?;
+    origin.route(
+        "/rfc/a",
+        page("body").header("Cache-Control", "max-age=7200"),
+    );
+    a.write("/rfc/a", &[])?;
+    for (name, value, asked) in [
+        ("Cache-Control", "no-cache", 1),
+        ("Pragma", "no-cache", 1),
+        ("Cache-Control", "min-fresh=7300", 1),
+        ("Cache-Control", "max-age=100", 0),
+    ] {
+        // A node that has nothing yet.
+        let other = start("b", &nats, &origin, &tier)?;
+        origin.forget_requests();
+        other
+            .client
+            .send(&Request::get("/rfc/a").header(name, value))?;
+        assert_eq!(origin.requests().len(), asked, "{value}");
+    }
+    Ok(())
+}
+
+#[test]
 fn copy_of_one_node_is_what_another_one_answers_without_the_origin() -> Result<()> {
     let (nats, origin, folder) = (nats!(), Origin::start()?, tempfile::tempdir()?);
     let tier = file_tier(folder.path());

@@ -20,6 +20,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use millpond_cache::variant::RequestFields;
+use millpond_cache::verdict::is_usable;
 use millpond_fleet::Fleets;
 use millpond_fleet::node::now_ms;
 use millpond_semantics::range::{content_range, first_range};
@@ -79,13 +80,17 @@ pub(super) async fn ask(req: &mut Request, target: &PassTarget, ask: &Ask) -> Op
     let guests = &req.worker().shared.guests;
     let tier = guests.of::<Tiers>().of_zone(&zone.name)?;
     let node = guests.of::<Fleets>().of_zone(&zone.name)?;
+    let rules = by_rfc::rules(req, target);
+    if rules.asked().is_some_and(|asked| asked.no_cache) {
+        return None;
+    }
     // INVARIANT 1.
     let own = zone.purges.position_to_ask(text, now_ms())?;
     let found = {
         let req = &*req;
         let fields = RequestFields {
             lookup: &|name| vary_as::values(req, name),
-            spelling: by_rfc::rules(req, target).spelling(),
+            spelling: rules.spelling(),
         };
         let question = Question {
             text,
@@ -95,7 +100,11 @@ pub(super) async fn ask(req: &mut Request, target: &PassTarget, ask: &Ask) -> Op
             may_resume: location.settings.pass(target.protocol).range.resume,
             part,
         };
-        tier.reader().find(&node, &question).await
+        let found = tier.reader().find(&node, &question).await;
+        // The request may ask for something newer.
+        let stale = &cache.policies.stale;
+        let fits = |found: &Found| is_usable(&found.stored, question.now_s, stale, &rules);
+        found.and_then(|found| fits(&found).then_some(found).ok_or(Read::Miss))
     };
     req.upstream.borrow_mut().tier = match &found {
         Ok(_) => Some(TierWord::Hit),
