@@ -111,6 +111,7 @@ const AREAS: &[Area] = &[
             "cache_site_exact",
             "cache_site_info",
             "cache_site_invented",
+            "cache_site_quota",
             "cdn_day",
         ],
     },

@@ -104,6 +104,8 @@ pub enum Reason {
     Loading,
     /// Something took the answer's place while it was stored.
     Superseded,
+    /// The site of the answer holds as much as it may.
+    SiteQuota,
     /// The zone is being closed.
     ZoneClosed,
     /// The answer is kept by the node that owns the key, and was asked for here once.
@@ -163,6 +165,7 @@ impl Reason {
             Reason::DiskStalled => "disk-stalled",
             Reason::Loading => "loading",
             Reason::Superseded => "superseded",
+            Reason::SiteQuota => "site-quota",
             Reason::ZoneClosed => "zone-closed",
             Reason::OfOwner => "of-owner",
             Reason::Ruled => "script",
@@ -234,6 +237,7 @@ impl Reason {
             Reason::DiskStalled => "what is stored is on a disk that does not answer",
             Reason::Loading => "what the zone holds is not known yet: it is being loaded",
             Reason::Superseded => "something took its place while it was stored",
+            Reason::SiteQuota => "its site holds as much as it may (cache_site_quota)",
             Reason::ZoneClosed => "the zone is being closed",
             Reason::OfOwner => "the node that owns its key keeps it (proxy_cache_peers)",
             Reason::Ruled => "a script decided so (js_cache_verdict)",
@@ -251,6 +255,7 @@ impl From<NotStored> for Reason {
             NotStored::TooLarge => Reason::TooLarge,
             NotStored::Superseded => Reason::Superseded,
             NotStored::Unloaded => Reason::Loading,
+            NotStored::SiteFull => Reason::SiteQuota,
             NotStored::Closed => Reason::ZoneClosed,
             _ => Reason::DiskError,
         }

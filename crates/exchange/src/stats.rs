@@ -24,6 +24,7 @@ pub mod site;
 pub mod site_info;
 pub mod site_names;
 pub mod site_numbers;
+pub mod site_quota;
 pub mod status_zone;
 pub mod times;
 

@@ -7,14 +7,20 @@
 //!    name has followed nothing under that one. The log's name is noted mixed with the zone's.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millpond_cache::purge::log::LogPurge;
 use millpond_cache::purge::position::Position;
 use millpond_cache::zone::CacheZone;
-use millpond_store::{JournalError, SystemClock};
+use millpond_store::{Clock, JournalError, SystemClock};
+use millpond_system::clock;
+use millpond_system::log::error::{self, Level};
 use sha2::{Digest, Sha256};
 
 use crate::follower::Replica;
+
+/// Time between two looks at the lag.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The position with the name of its log mixed with that of the zone, or unmixed.
 pub fn mixed(position: Position, zone: &[u8]) -> Position {
@@ -40,12 +46,42 @@ impl Replica for Arc<CacheZone> {
     }
 
     fn take(&self, purges: &[LogPurge], position: Position) -> Result<(), JournalError> {
-        let now_ms = millpond_store::Clock::now(&SystemClock);
+        let now_ms = SystemClock.now();
         self.take_from_log(purges, mixed(position, self.name.as_bytes()), now_ms)
     }
 
     fn confirm(&self, at_ms: u64) {
         self.purges.lag.confirm(at_ms);
+    }
+}
+
+/// Lines for zones of a fleet that get behind, and for those that are back.
+pub(crate) async fn watch_lag(fleet: &str, max_lag: Duration, zones: &[Arc<CacheZone>]) {
+    let max_lag_ms = u64::try_from(max_lag.as_millis()).unwrap_or(u64::MAX);
+    let seconds = max_lag.as_secs_f64();
+    let mut was_behind = false;
+    loop {
+        clock::pause(LOOK_EVERY).await;
+        let now_ms = SystemClock.since_boot();
+        let is_behind = zones.iter().any(|zone| {
+            let confirmed_ms = zone.purges.lag.confirmed_ms();
+            confirmed_ms > 0 && now_ms.saturating_sub(confirmed_ms) > max_lag_ms
+        });
+        match (was_behind, is_behind) {
+            (false, true) => error::process(
+                Level::Warn,
+                format_args!(
+                    "fleet \"{fleet}\": behind, nothing was heard of its log for {seconds} s; \
+                     \"on_lag\" says what becomes of requests"
+                ),
+            ),
+            (true, false) => error::process(
+                Level::Notice,
+                format_args!("fleet \"{fleet}\": not behind any more"),
+            ),
+            _ => {}
+        }
+        was_behind = is_behind;
     }
 }
 

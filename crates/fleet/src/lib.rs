@@ -33,7 +33,7 @@
 //! - `ledger`: the last purge of each target, for what lies outside of the nodes
 //! - `owner`: the member that a key belongs to
 //! - `peers`: the members that live, and who asks whom
-//! - `share`: the part of a limit that a node has
+//! - `share`: the part of a limit that a node has; `lease`, `lending`: one that is handed out
 //! - `tally`: the counters of nodes, and their sum
 //! - `view`: knowledge of the fleet, for those who do not follow
 //! - `node`: the threads of one fleet, and the way of purges into its log
@@ -47,7 +47,9 @@ pub mod fleets;
 pub mod follower;
 pub mod gap;
 pub mod held;
+pub mod lease;
 pub mod ledger;
+pub mod lending;
 pub mod log;
 pub mod nats;
 pub mod node;

@@ -7,7 +7,8 @@
 //! | storage | files, as many replicas as are configured |
 //! | age | `retain` |
 //!
-//! Questions to nodes are messages on `mp.FLEET.ask.NODE`, which no stream keeps.
+//! Questions to nodes are messages on `mp.FLEET.ask.NODE` and `mp.FLEET.lease.NODE`, which no
+//! stream keeps.
 //!
 //! Tallies have a stream of their own, `MPSITES_FLEET`, with the subjects `mp.FLEET.sites.>`, one
 //! message each, which are kept for ever and are 65,536 at most; configuration has `MPCONF_FLEET`
@@ -323,6 +324,30 @@ impl NatsLog {
 
     fn questions_to(&self, node: &str) -> String {
         format!("mp.{}.ask.{}", self.conf.fleet, token(node.as_bytes()))
+    }
+
+    /// Questions for leases of limits that are put to a node of this name.
+    pub(crate) async fn lease_questions(&self, node: &str) -> Result<Subscriber, LogError> {
+        let subject = self.lease_questions_to(node);
+        let subscribed = self.context.client().subscribe(subject).await;
+        subscribed.map_err(|it| failed("hearing questions")(&it))
+    }
+
+    fn lease_questions_to(&self, node: &str) -> String {
+        format!("mp.{}.lease.{}", self.conf.fleet, token(node.as_bytes()))
+    }
+
+    /// Asks a node for leases of limits, and waits for its answer.
+    pub(crate) async fn ask_for_leases(
+        &self,
+        node: &str,
+        question: Bytes,
+    ) -> Result<Bytes, LogError> {
+        let of = failed("asking for a lease");
+        self.check_connected(&of)?;
+        let subject = self.lease_questions_to(node);
+        let answer = self.context.client().request(subject, question).await;
+        answer.map(|it| it.payload).map_err(|it| of(&it))
     }
 
     /// Sends the answer to a question.

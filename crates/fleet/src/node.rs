@@ -43,8 +43,9 @@ use crate::config::rollout::Rollout;
 use crate::entry::{Entry, Purge, Run};
 use crate::follower::{Follower, Member};
 use crate::gap::Gap;
-use crate::held::mixed;
+use crate::held::{mixed, watch_lag};
 use crate::ledger::{self, Ledgers};
+use crate::lending;
 use crate::log::{FleetLog, LogError};
 use crate::nats::{NatsConf, NatsLog};
 use crate::peers::{LIVE_MS, Peers, PeersConf};
@@ -53,7 +54,7 @@ use crate::share::{Census, Share};
 use crate::tally::{PARTS, Source, Sum};
 use crate::view::{Heard, View};
 
-/// Time between two tries to open the log, and two looks at the lag.
+/// Time between two tries to open the log.
 const TRY_EVERY: Duration = Duration::from_secs(1);
 /// Time in which the log must have acknowledged a purge (a little more than its servers have for an
 /// answer).
@@ -274,14 +275,16 @@ impl Node {
         std::thread::Builder::new()
             .name("fleet".to_owned())
             .spawn(move || {
+                let fleet = tending.conf.name();
                 own.block_on(async {
                     tokio::select! {
                         () = tend(&tending) => {}
-                        () = watch_lag(&tending) => {}
+                        () = watch_lag(fleet, tending.conf.max_lag, &tending.zones) => {}
                         () = tell_tallies(&tending) => {}
                         () = answer_questions(&tending) => {}
                         () = keep_ledgers(&tending) => {}
                         () = take_configuration(&tending, &rollout) => {}
+                        () = lend_tokens(&tending) => {}
                         _ = over => {}
                     }
                 });
@@ -760,39 +763,16 @@ async fn keep_ledgers(core: &Core) {
     }
 }
 
+/// Leases limits to and from other nodes.
+async fn lend_tokens(core: &Core) {
+    let leases = Arc::clone(lock(&core.census).share().leases());
+    lending::run(&leases, &core.conf.log.node, || lock(&core.log).clone()).await;
+}
+
 /// Takes the configuration of the fleet, where it gives any.
 async fn take_configuration(core: &Core, rollout: &Rollout) {
     match core.conf.config {
         Some(_) => rollout.drive(|| lock(&core.log).clone()).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Lines for zones that get behind, and for those that are back.
-async fn watch_lag(core: &Core) {
-    let mut was_behind = false;
-    loop {
-        clock::pause(TRY_EVERY).await;
-        let now_ms = now_ms();
-        let is_behind = core.zones.iter().any(|zone| {
-            let confirmed_ms = zone.purges.lag.confirmed_ms();
-            confirmed_ms > 0 && now_ms.saturating_sub(confirmed_ms) > millis(core.conf.max_lag)
-        });
-        let (fleet, seconds) = (core.conf.name(), core.conf.max_lag.as_secs_f64());
-        match (was_behind, is_behind) {
-            (false, true) => error::process(
-                Level::Warn,
-                format_args!(
-                    "fleet \"{fleet}\": behind, nothing was heard of its log for {seconds} s; \
-                     \"on_lag\" says what becomes of requests"
-                ),
-            ),
-            (true, false) => error::process(
-                Level::Notice,
-                format_args!("fleet \"{fleet}\": not behind any more"),
-            ),
-            _ => {}
-        }
-        was_behind = is_behind;
     }
 }

@@ -14,24 +14,29 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::lending::Leases;
 use crate::peers::LIVE_MS;
 use crate::view::Heard;
 
 /// Place of a node among those that share a limit.
 #[derive(Debug, Default)]
-pub struct Share(AtomicU64);
+pub struct Share {
+    /// Number of nodes, and the place of this one.
+    word: AtomicU64,
+    leases: Arc<Leases>,
+}
 
 impl Share {
     /// Number of nodes that share; 1 for a node that knows of none.
     pub fn nodes(&self) -> u64 {
         // INVARIANT 1.
-        (self.0.load(Relaxed) >> 32).max(1)
+        (self.word.load(Relaxed) >> 32).max(1)
     }
 
     /// The part of a number of things: all parts together are the whole, or one for each node if
     /// those are more.
     pub fn part_of(&self, whole: u16) -> u16 {
-        let word = self.0.load(Relaxed);
+        let word = self.word.load(Relaxed);
         let (nodes, place) = ((word >> 32).max(1), word & u64::from(u32::MAX));
         let whole = u64::from(whole);
         let part = whole / nodes + u64::from(place < whole % nodes);
@@ -39,9 +44,14 @@ impl Share {
         u16::try_from(part.max(1)).unwrap_or(u16::MAX)
     }
 
+    /// Leases of the limits that the node shares.
+    pub fn leases(&self) -> &Arc<Leases> {
+        &self.leases
+    }
+
     fn set(&self, nodes: usize, place: usize) {
         let [nodes, place] = [nodes, place].map(|it| u64::try_from(it).unwrap_or(u64::MAX));
-        self.0.store(nodes << 32 | place, Relaxed);
+        self.word.store(nodes << 32 | place, Relaxed);
     }
 }
 
@@ -72,9 +82,10 @@ impl Census {
     /// Takes over what was heard of all nodes by now, in the order of their names.
     pub(crate) fn hear<'a>(
         &mut self,
-        nodes: impl Iterator<Item = (&'a String, &'a Heard)>,
+        nodes: impl Iterator<Item = (&'a String, &'a Heard)> + Clone,
         now_ms: u64,
     ) {
+        self.share.leases.hear(&self.own, nodes.clone());
         let lives = |(_, heard): &(&String, &Heard)| {
             heard.was_recent && now_ms.saturating_sub(heard.at_ms) <= LIVE_MS
         };

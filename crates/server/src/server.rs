@@ -304,7 +304,10 @@ impl Server {
             catalogue: Some(self.control.catalogue()),
         });
         self.take_configuration(&fleets);
-        fleets.serve(fleet::plan(&self.conf, |name| limits.are_split_in(name)));
+        let quotas = &self.conf.declared.site_quotas;
+        let has_limits =
+            |name: &str| limits.are_split_in(name) || quotas.iter().any(|it| it.is_of(name));
+        fleets.serve(fleet::plan(&self.conf, has_limits));
         let tiers = self.shared.guests.of::<Tiers>();
         tiers.serve(tier::plan(&self.conf), &fleets);
     }

@@ -16,7 +16,6 @@
 //!
 //! 4. Once the directory is lent, a writer uses only the space that it was granted, and makes no
 //!    entry; whoever reads along gets the whole body all the same.
-//!
 //! 5. A key that belongs to another disk is not published.
 //!
 //! It never waits for the disk.
@@ -83,6 +82,10 @@ pub enum NotStored {
     /// The entry was replaced or removed meanwhile.
     #[error("entry was replaced or removed meanwhile")]
     Superseded,
+    /// The site of the entry holds as much as it may, and nothing of it can leave now; or the entry
+    /// alone is more.
+    #[error("its site holds as much as it may")]
+    SiteFull,
     /// No head was set.
     #[error("no head was set")]
     NoHead,
@@ -111,7 +114,9 @@ pub struct Writer {
     head: Option<Bytes>,
     /// The site of the head has a number from then on.
     claim: Option<Claim>,
-    expected_len: Option<u64>,
+    pub(crate) expected_len: Option<u64>,
+    /// The most that the site of the head may hold.
+    pub(crate) site_most: u64,
     hasher: Box<Xxh3>,
     unallocated: u64,
     hold: Hold,
@@ -139,6 +144,7 @@ impl Writer {
             head: None,
             claim: None,
             expected_len,
+            site_most: u64::MAX,
             hasher: Box::new(Xxh3::new()),
             unallocated: 0,
             is_finished: false,
@@ -147,7 +153,9 @@ impl Writer {
 
     /// Sets the head; needed before [`Writer::finish`], and may be set again until then.
     pub fn set_head(&mut self, head: Bytes) {
-        self.claim = Some(self.inner.disk.book.claim(&head));
+        let claim = self.inner.disk.book.claim(&head);
+        self.site_most = self.inner.site_most(claim.account(), self.expected_len);
+        self.claim = Some(claim);
         self.head = Some(head);
     }
 
@@ -218,9 +226,12 @@ impl Writer {
     }
 
     /// Abandons the fill; counted, if it is the zone that could not take it.
-    fn give_up(&self, why: NotStored) {
-        use NotStored::{Disk, Full, QueueFull, TooLarge};
-        if self.fill.fail(why) && matches!(why, Disk | Full | QueueFull | TooLarge) {
+    pub(crate) fn give_up(&self, why: NotStored) {
+        use NotStored::{Disk, Full, QueueFull, SiteFull, TooLarge};
+        if let (SiteFull, Some(claim)) = (why, &self.claim) {
+            self.inner.note_refused(claim.account());
+        }
+        if self.fill.fail(why) && matches!(why, Disk | Full | QueueFull | SiteFull | TooLarge) {
             let counter = &self.inner.counters.not_stored;
             counter.fetch_add(1, Ordering::Relaxed);
         }
@@ -246,6 +257,9 @@ impl Writer {
         }
         if len > self.inner.capacity() {
             return Err(NotStored::TooLarge);
+        }
+        if len > self.site_most {
+            return Err(NotStored::SiteFull);
         }
         self.unallocated += data.len() as u64;
         self.fill.push(data);
@@ -411,7 +425,7 @@ impl Writer {
             self.close_slice();
             NewBody::Sliced(self.fill.state().slices.clone())
         };
-        self.inner.publish(Publish {
+        self.inner.publish_charged(Publish {
             key: self.key,
             head,
             body,
@@ -529,7 +543,7 @@ pub(crate) struct Publish {
 }
 
 impl Publish {
-    fn slices(&self) -> &[Slice] {
+    pub(crate) fn slices(&self) -> &[Slice] {
         match &self.body {
             NewBody::Inline(_) => &[],
             NewBody::Sliced(slices) => slices,
@@ -558,7 +572,7 @@ impl Publish {
         record
     }
 
-    fn body_len(&self) -> u64 {
+    pub(crate) fn body_len(&self) -> u64 {
         match &self.body {
             NewBody::Inline(bufs) => bufs.iter().map(|buf| buf.len() as u64).sum(),
             NewBody::Sliced(slices) => slices.iter().map(|slice| u64::from(slice.len)).sum(),

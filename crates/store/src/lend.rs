@@ -128,6 +128,7 @@ impl Inner {
     pub(crate) fn shut_door(&self) -> bool {
         let _slow_ones = write(&self.slow_close_lock);
         let _alone = write(&self.close_lock);
+        self.index.holdings().end();
         !self.closed.swap(true, Ordering::AcqRel)
     }
 

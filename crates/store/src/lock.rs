@@ -21,6 +21,8 @@ pub(crate) enum Rank {
     SlowClose,
     /// `close_lock`: shared by those who reserve space.
     Close,
+    /// `turn` of a site's limit: held by who makes an entry of the site.
+    SiteTurn,
     /// `scrub`.
     Scrub,
     /// `uses`.

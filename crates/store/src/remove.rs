@@ -20,6 +20,7 @@ use crate::disk::format::{Kind, RECORD_HEADER, RecordHeader, Row, payload_sum};
 use crate::disk::segment::Place;
 use crate::disk::writer::Job;
 use crate::health::Changed;
+use crate::index::{Shard, Slot};
 use crate::key::Key;
 use crate::lock::lock;
 use crate::site::{Account, Leave};
@@ -31,9 +32,19 @@ const MAX_ATTEMPTS: usize = 8;
 impl Inner {
     /// Takes an entry out, and has the disk thread write that down; never waits for the disk.
     pub(crate) fn remove(&self, key: &Key, why: Leave) -> bool {
+        self.remove_where(key, why, |shard| shard.may_have(key))
+    }
+
+    /// Takes an entry out as [`Self::remove`] does, if it is the one that is meant.
+    pub(crate) fn remove_if(&self, key: &Key, why: Leave, is_it: impl Fn(&Slot) -> bool) -> bool {
+        let is_meant = |shard: &Shard| shard.table.get(key).is_some_and(|slot| is_it(&slot));
+        self.remove_where(key, why, is_meant)
+    }
+
+    fn remove_where(&self, key: &Key, why: Leave, is_meant: impl Fn(&Shard) -> bool) -> bool {
         for _ in 0..MAX_ATTEMPTS {
             let mut shard = self.index.shard(key);
-            if !shard.may_have(key) {
+            if !is_meant(&shard) {
                 return false;
             }
             let mut row = [tombstone_row(*key, RECORD_HEADER)];
@@ -54,13 +65,22 @@ impl Inner {
                 break;
             }
         }
-        self.remove_in_place(key, why)
+        self.remove_in_place_where(key, why, is_meant)
     }
 
     /// Turns the record of an entry into its tombstone, where there is no room for another.
     pub(crate) fn remove_in_place(&self, key: &Key, why: Leave) -> bool {
+        self.remove_in_place_where(key, why, |shard| shard.may_have(key))
+    }
+
+    fn remove_in_place_where(
+        &self,
+        key: &Key,
+        why: Leave,
+        is_meant: impl Fn(&Shard) -> bool,
+    ) -> bool {
         let mut shard = self.index.shard(key);
-        if !shard.may_have(key) {
+        if !is_meant(&shard) {
             return false;
         }
         let old = shard.remove(key, why);

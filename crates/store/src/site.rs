@@ -29,6 +29,9 @@
 //! What an entry is charged: its record, and the bytes of its body that stand elsewhere. The rows
 //! of summaries, and space whose entries are gone but whose segments are not, are nobody's.
 
+mod batch;
+mod limit;
+
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{
     Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
@@ -37,6 +40,10 @@ use std::sync::{
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 
+pub(crate) use self::batch::Batch;
+use self::limit::Limits;
+pub use self::limit::SiteLimit;
+pub(crate) use self::limit::{Leaving, Limit};
 use crate::departure::{Cause, Departure, Departures};
 use crate::index::Slot;
 use crate::lock::lock;
@@ -89,6 +96,11 @@ impl Account {
     pub(crate) fn new(number: u16, role: Role) -> Self {
         let slice = if role == Role::Slice { SLICE } else { 0 };
         Self(number & NUMBER_MASK | slice)
+    }
+
+    /// Account of a site, for what is no slice.
+    pub(crate) fn of_number(number: u16) -> Self {
+        Self::new(number, Role::Entry)
     }
 
     /// Bits of the account as in a row.
@@ -314,6 +326,7 @@ pub struct SiteBook {
     taken: Mutex<Taken>,
     /// Listener to departures.
     listener: OnceLock<Arc<dyn Departures>>,
+    limits: Limits,
 }
 
 /// Counts that were told of entries that are gone.
@@ -397,6 +410,7 @@ impl SiteBook {
             departed: (0..SITES_MAX).map(|_| OnceLock::new()).collect(),
             taken: Mutex::default(),
             listener: OnceLock::new(),
+            limits: Limits::default(),
         }
     }
 
@@ -654,6 +668,10 @@ pub(crate) struct Holdings {
     /// Entries that left and may have slices.
     pub(crate) removed: RemovedList,
     rows: Box<[OnceLock<Box<[AtomicU64; 4]>>]>,
+    /// Entries of limited sites that leave first.
+    leaving: Mutex<HashMap<u16, Leaving>>,
+    /// Set once the disk is not used any more.
+    is_over: AtomicBool,
 }
 
 impl Holdings {
@@ -663,6 +681,8 @@ impl Holdings {
             book: Arc::clone(&book),
             removed: RemovedList::default(),
             rows: (0..SITES_MAX).map(|_| OnceLock::new()).collect(),
+            leaving: Mutex::default(),
+            is_over: AtomicBool::new(false),
         });
         lock(&book.holdings).push(Arc::downgrade(&holdings));
         holdings
@@ -749,37 +769,6 @@ impl Holdings {
         let names = self.book.read();
         let rows = self.rows.iter().zip(&names.list);
         rows.filter_map(counted).collect()
-    }
-}
-
-/// Changes that are added up before others see them.
-#[derive(Default)]
-pub(crate) struct Batch {
-    /// Sums by number.
-    sums: Vec<Sum>,
-}
-
-impl Batch {
-    /// An entry is in the index.
-    pub(crate) fn came(&mut self, slot: &Slot) {
-        self.add(slot, sum_of(slot));
-    }
-
-    /// An entry that was found in the log made way for a newer one.
-    pub(crate) fn left(&mut self, slot: &Slot) {
-        self.add(slot, sum_of(slot).map(u64::wrapping_neg));
-    }
-
-    fn add(&mut self, slot: &Slot, sum: Sum) {
-        let number = usize::from(slot.account().number());
-        if number >= self.sums.len() {
-            self.sums.resize(number + 1, [0; 4]);
-        }
-        if let Some(row) = self.sums.get_mut(number) {
-            for (to, from) in row.iter_mut().zip(sum) {
-                *to = to.wrapping_add(from);
-            }
-        }
     }
 }
 

@@ -114,6 +114,7 @@ impl Inner {
         self.load_again();
         self.prune_dependents();
         swept.expired = self.sweep_inactive();
+        swept.evicted += self.sweep_limits();
         self.sweep_uses();
         self.sweep_min_free(&mut swept);
         self.reclaim();

@@ -425,7 +425,7 @@ impl Volume {
                 )
             }
         };
-        inner.publish(Publish {
+        inner.publish_charged(Publish {
             key: stored.key,
             head,
             body,

@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use millpond_testkit::{Client, Deadline, Kind, Proxy, ProxyBuilder};
+use millpond_testkit::{Answer, Client, Deadline, Kind, Origin, Proxy, ProxyBuilder};
 
-use crate::kit::{Nats, Node, Relay, WAIT};
+use crate::kit::{NODE, Nats, Node, Relay, WAIT, node_of};
 use crate::lines::mistakes;
 use crate::nats;
 
@@ -167,9 +167,13 @@ fn node_that_is_cut_off_keeps_its_share_over_a_reload_too() -> Result<()> {
 #[test]
 fn fleets_of_limits_are_checked() -> Result<()> {
     let table = [
-        ("fleet=edge:lease", "leases of tokens are not supported"),
-        ("fleet=edge", "it must be \"fleet=name:split\""),
+        (
+            "fleet=edge",
+            "it must be \"fleet=name:split\" or \"fleet=name:lease\"",
+        ),
         ("fleet=:split", "it must be \"fleet=name:split\""),
+        ("fleet=:lease", "it must be \"fleet=name:split\""),
+        ("fleet=edge:other", "it must be \"fleet=name:split\""),
         ("fleet=other:split", "fleet \"other\" is unknown"),
     ];
     for (word, why) in table {
@@ -186,10 +190,79 @@ fn fleets_of_limits_are_checked() -> Result<()> {
         limit_req_zone $uri zone=x:1m rate=1r/s fleet=edge:split;
         limit_conn_zone $uri zone=x:1m fleet=edge:split;";
     assert_eq!(mistakes(block)?, "");
+    let leased = block.replace("rate=1r/s fleet=edge:split", "rate=1r/s fleet=edge:lease");
+    assert_eq!(mistakes(&leased)?, "");
+    let text = mistakes(&block.replace(":split", ":lease"))?;
+    assert!(text.contains("connections are not leased"), "{text}");
+    for (word, why) in [
+        ("fleet=edge:lease", "it must be \"fleet=name:split\""),
+        ("fleet=:split", "it must be \"fleet=name:split\""),
+        ("split", "it must be \"fleet=name:split\""),
+        ("fleet=other:split", "fleet \"other\" is unknown"),
+    ] {
+        let text = mistakes(&format!("{block} cache_site_quota shop 1g {word};"))?;
+        assert!(text.contains(why), "{word}: {text}");
+    }
+    assert_eq!(
+        mistakes(&format!(
+            "{block} cache_site_quota shop 1g fleet=edge:split;"
+        ))?,
+        ""
+    );
     let block = format!(
         "{block} }} stream {{ limit_conn_zone $remote_addr zone=x:1m fleet=edge:split; }} http {{"
     );
     let text = mistakes(&block)?;
     assert!(text.contains("is not supported in \"stream\""), "{text}");
+    Ok(())
+}
+
+/// A node whose zone may hold so much of a site, together with the others.
+fn holder(name: &str, nats: u16, origin: &Origin) -> ProxyBuilder {
+    let quota = "cache_site_quota shop 1m fleet=edge:split;\n    proxy_cache z;";
+    let limited = NODE.replace("proxy_cache z;", quota);
+    let conf = limited.replace("location / {", "location / { cache_site shop;");
+    node_of(&conf, (name, nats), origin)
+}
+
+#[test]
+fn nodes_share_the_quota_of_a_site_as_they_come_and_go() -> Result<()> {
+    let nats = nats!();
+    let origin = Origin::start()?;
+    origin.route("/*", Answer::new(200).body(vec![b'x'; 50_000]));
+    let quota = |node: &Node| node.metric("millpond_site_quota_bytes{site=\"shop\"");
+    let held = |node: &Node| node.metric("millpond_site_quota_held_bytes{site=\"shop\"");
+    let wait_for_quota = |node: &Node, bytes: u32| {
+        let is_so = || (quota(node).ok()? == f64::from(bytes)).then_some(());
+        Deadline::after(WAIT)
+            .poll(is_so)
+            .with_context(|| format!("never {bytes}"))
+    };
+    let fill = |node: &Node| -> Result<()> {
+        for number in 0..30 {
+            node.page(&format!("/{number}"))?;
+        }
+        Ok(())
+    };
+    let first = Node::start(holder("n1", nats.port, &origin))?;
+    wait_for_quota(&first, 1 << 20)?;
+    fill(&first)?;
+    assert!(held(&first)? > 900_000.0);
+
+    let mut second = Node::start(holder("n2", nats.port, &origin))?;
+    wait_for_quota(&second, 512 << 10)?;
+    fill(&second)?;
+    for node in [&first, &second] {
+        let is_less = || (held(node).ok()? <= f64::from(512 << 10)).then_some(());
+        Deadline::after(WAIT)
+            .poll(is_less)
+            .context("too much is held")?;
+    }
+    assert!(held(&second)? > 400_000.0);
+
+    second.proxy.kill9()?;
+    wait_for_quota(&first, 1 << 20)?;
+    fill(&first)?;
+    assert!(held(&first)? > 900_000.0);
     Ok(())
 }

@@ -12,6 +12,7 @@ mod dashboard;
 mod demo;
 mod figures;
 mod kit;
+mod leases;
 mod limits;
 mod lines;
 mod nats_tls;

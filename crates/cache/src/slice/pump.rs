@@ -447,5 +447,6 @@ fn open(generation: &Generation, index: u64, len: u64) -> Result<Writer, Reason>
     let mut writer = store.begin(generation.key(index), Some(len))?;
     let owner = (generation.owner(), generation.site());
     writer.set_head(generation.set.record_head(owner, index));
+    writer.fits_site()?;
     Ok(writer)
 }

@@ -503,6 +503,7 @@ pub(super) fn writer_for(
         return Err(Reason::Variants);
     }
     writer.set_head(head.encode());
+    writer.fits_site()?;
     Ok(writer)
 }
 

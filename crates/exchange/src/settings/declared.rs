@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use millpond_cache::zone::ZonePath;
-use millpond_conf::OffOr;
+use millpond_conf::{OffOr, Span};
 use millpond_fleet::config::folder::Held;
 use millpond_otlp::Exporter;
 use millpond_system::confinement::Reach;
@@ -27,6 +28,8 @@ pub struct Declared {
     pub temp_folders: millpond_system::temp_file::TempFolders,
     /// `cache_site_info`.
     pub site_info: Option<PathBuf>,
+    /// `cache_site_quota`.
+    pub site_quotas: Vec<SiteQuota>,
     /// `cache_events_log`.
     pub events_log: Option<Arc<millpond_system::log::file::LogFile>>,
     /// True if a location has `dashboard`.
@@ -39,6 +42,24 @@ pub struct Declared {
     pub bundle: Option<Arc<Held>>,
     /// The paths that the configuration names, for `landlock`.
     pub reaches: Vec<Reach>,
+}
+
+/// The most that a site may hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteQuota {
+    /// Name of the site, as entries name it; empty for those that name none.
+    pub site: Bytes,
+    /// Bytes in each zone.
+    pub bytes: u64,
+    /// The fleet whose nodes share them, and its place in the configuration.
+    pub fleet: Option<(String, Span)>,
+}
+
+impl SiteQuota {
+    /// True if the nodes of a fleet share the quota.
+    pub fn is_of(&self, fleet: &str) -> bool {
+        self.fleet.as_ref().is_some_and(|(name, _)| name == fleet)
+    }
 }
 
 /// Records that a collector gets beside spans.

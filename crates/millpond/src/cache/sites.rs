@@ -5,7 +5,7 @@
 
 use anyhow::Result;
 use millpond_server::control::api::Verb;
-use millpond_server::control::holdings::{HeldReport, HoldingsReport};
+use millpond_server::control::holdings::{HeldReport, HoldingsReport, QuotaReport};
 use millpond_server::control::query::Parameters;
 use millpond_server::control::rest::Purpose;
 use serde::Serialize;
@@ -68,12 +68,22 @@ fn write(output: &mut Output, paint: &Paint, zone: &ZoneSites) -> Result<()> {
     output.line(&paint.paint(Role::Faint, heads))?;
     let mut all = HeldReport::default();
     for site in &zone.holdings.sites {
-        output.line(&row(&site.held, &plain(&site.site)))?;
+        let name = format!("{}{}", plain(&site.site), quota(&site.quotas));
+        output.line(&row(&site.held, &name))?;
         all.add(&site.held);
     }
     let count = zone.holdings.sites.len();
     let last = row(&all, &super::figures::count(count as u64, "site", "sites"));
     output.line(&paint.paint(Role::Faint, &last))
+}
+
+/// The quota of a site in the zone, behind its name.
+fn quota(quotas: &[QuotaReport]) -> String {
+    let words = quotas.iter().map(|quota| {
+        let (most, evicted, refused) = (size(quota.bytes), quota.evicted, quota.refused);
+        format!(" (of {most} at most; {evicted} evicted for it, {refused} not stored)")
+    });
+    words.collect()
 }
 
 fn row(held: &HeldReport, name: &str) -> String {

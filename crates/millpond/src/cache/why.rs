@@ -12,7 +12,7 @@ use millpond_system::clock;
 
 use super::Outcome;
 use super::access::{Refusal, Site};
-use super::figures::{count, plain, time};
+use super::figures::{count, plain, size, time};
 use super::options::{Format, Options};
 use super::output::Output;
 use super::show::Page;
@@ -66,6 +66,11 @@ fn tell(page: &mut Page<'_>, report: &WhyReport) -> Result<()> {
         page.line("query", &plain(query))?;
     }
     page.site(&cache.site)?;
+    if let Some(quota) = &cache.quota {
+        let (held, most) = (size(quota.held), size(quota.bytes));
+        let text = format!("the site holds {held} of {most} in the zone (cache_site_quota)");
+        page.line("quota", &text)?;
+    }
     for (label, values) in [("bypass", &cache.bypass), ("no_cache", &cache.no_cache)] {
         for (index, value) in values.iter().enumerate() {
             let label = if index == 0 { label } else { "" };

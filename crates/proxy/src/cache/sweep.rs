@@ -30,6 +30,7 @@ use millpond_system::clock;
 use super::open_zones::Open;
 use super::purge::sweep::PurgeSweeps;
 use millpond_exchange::stats::site::Sites;
+use millpond_exchange::stats::site_quota::Quotas;
 
 /// Time between two sweeps of a zone; `inactive` is exact to this.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -44,6 +45,8 @@ pub const CLOSE_PATIENCE: Duration = Duration::from_secs(60);
 pub struct Sweepers {
     threads: Arc<Mutex<HashMap<PathBuf, JoinHandle<()>>>>,
     must_stop: Arc<AtomicBool>,
+    /// Quotas of sites, which change as nodes of a fleet come and go.
+    pub(super) quotas: Arc<Quotas>,
 }
 
 impl Sweepers {
@@ -144,6 +147,7 @@ impl Sweeper {
         while !must_stop.load(Ordering::Acquire) {
             match self.open.at(&self.path) {
                 Some(zone) => {
+                    self.all.quotas.follow(&zone.store);
                     zone.store.sweep();
                     purges.run(&zone, must_stop);
                     self.sites.gather(&zone.store);

@@ -20,6 +20,7 @@ use millpond_cache::step::Policies;
 use millpond_cache::zone::{CacheZone, ZonePath, share_memory};
 use millpond_conf::value::{Args, FromArgs};
 use millpond_conf::{Contexts, OffOr, Span, Statement, Template};
+use millpond_fleet::Fleets;
 use millpond_store::{
     Event, OpenFiles, Platform, SiteBook, StoreError, SystemClock, Zone, ZoneConf, make_parents,
     make_private_folder,
@@ -442,10 +443,35 @@ impl Registry {
     /// the zones of a process.
     pub fn expect(shared: &Shared, conf: &Conf) {
         shared.site_info.read(conf);
+        let quotas = &conf.declared.site_quotas;
         let mut names = site::written(conf);
         names.extend(shared.site_info.names());
-        Registry::of(shared).expect_sites(&names);
+        names.extend(quotas.iter().map(|quota| quota.site.clone()));
+        names.retain(|name| !name.is_empty());
+        let zones = Registry::of(shared);
+        // In this order, a number with a limit belongs to its site all the time.
+        let fleets: Arc<Fleets> = shared.guests.of();
+        zones
+            .sweepers
+            .quotas
+            .put(quotas, |fleet| fleets.share(fleet));
+        zones.limit_sites();
+        zones.expect_sites(&names);
         shared.sites.expect(names);
+    }
+
+    /// Sites hold no more than their quotas in all zones.
+    fn limit_sites(&self) {
+        for (_, zone) in self.open.all() {
+            for site in self.sweepers.quotas.limit(&zone.store) {
+                let (site, zone) = (site.escape_ascii(), &zone.name);
+                let message = format_args!(
+                    "quota of site \"{site}\" has no effect in zone \"{zone}\": as many sites as \
+                     are told apart have entries there"
+                );
+                error::process(Level::Warn, message);
+            }
+        }
     }
 
     /// Sites that are to be expected have numbers in all zones.

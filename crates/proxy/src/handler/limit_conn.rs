@@ -14,7 +14,7 @@ use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Contexts, Spanned, Statement, Template};
 use millpond_system::log::error::Level;
 
-use super::limit_zone::{KeyTable, LimitLevel, LimitStatus, Split, read_zone};
+use super::limit_zone::{KeyTable, LimitLevel, LimitStatus, Sharing, Split, read_zone};
 use crate::handler::limit_zone::LimitZones;
 use crate::handler::settings::HandlerSettings;
 use crate::log::request_error;
@@ -135,6 +135,10 @@ fn limit_conn_zone(builder: &mut Builder, statement: &Statement, draft: &mut Dra
     if let Some(word) = zone.others.first() {
         builder.error(word.span, format!("invalid parameter \"{}\"", word.text));
         return;
+    }
+    if zone.split.as_ref().map(Split::how) == Some(Sharing::Lease) {
+        let message = "connections are not leased: \"fleet=name:split\" is what there is for them";
+        return builder.error(statement.span, message);
     }
     if zone.split.is_some() && draft.context == Contexts::STREAM {
         let message = "\"fleet\" parameter is not supported in \"stream\"";

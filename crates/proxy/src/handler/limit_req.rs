@@ -14,6 +14,8 @@
 //! 1. A refused request adds to no bucket.
 //! 2. With several limits, a request that passes adds to all of them and waits for the slowest.
 //! 3. A request is limited once, also when it is redirected inside.
+//! 4. With `fleet=name:lease` a request that has no tokens waits for the owner of its key once, and
+//!    no longer than `ANSWER_MS`; then it is judged by what is there.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,8 +23,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Contexts, Spanned, Statement, Template};
+use millpond_fleet::lease::{self, ANSWER_MS, Held, KeyId, Outcome as Leased};
+use millpond_fleet::lending::{Leases, Lessee, Need};
 use millpond_system::clock::{self, Instant};
 use millpond_system::log::error::Level;
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
 
 use super::limit_zone::{KeyTable, LimitLevel, LimitStatus, Split, read_zone};
 use crate::handler::limit_zone::LimitZones;
@@ -49,15 +55,18 @@ const IDLE_MS: u64 = 60_000;
 pub const ROWS: &[Row] = &[Row {
     name: "limit_req_zone",
     contexts: Contexts::HTTP,
-    syntax: "key zone=name:size rate=rate [fleet=name:split]",
+    syntax: "key zone=name:size rate=rate [fleet=name:split | fleet=name:lease]",
     is_block: false,
     pass: Pass::First,
     doc: "Names a table of buckets by key, and the rate at which they leak. With \
           `fleet=name:split` the rate is that of all nodes of a `fleet` together: each has an \
           equal share of it, which changes as nodes come (at once) and go (after three seconds). \
           `burst` of `limit_req` stays that of each node. A node that does not hear the fleet's \
-          log keeps its share; one that has not heard it since it started has the whole rate. The \
-          parameter is Millpond's own.",
+          log keeps its share; one that has not heard it since it started has the whole rate. With \
+          `fleet=name:lease` the nodes have as much of the rate as they need: the owner of each \
+          key hands out requests for a tenth of a second, so a client has the whole rate whichever \
+          nodes it asks. A request that finds none left waits for that, at most for 0.1 s. Where \
+          the owner does not answer, the node has its equal share. The parameter is Millpond's own.",
     apply: limit_req_zone,
 }];
 
@@ -113,12 +122,14 @@ pub struct RequestZone {
 }
 
 /// A bucket: how full it was, and when.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct Bucket {
     excess: u64,
     last_ms: u64,
     /// True if no request was counted yet; the first one finds the bucket empty.
     is_new: bool,
+    /// Tokens of a rate that is leased, once some were needed.
+    held: Option<Box<Held>>,
 }
 
 /// The moment when a request that is let through is counted: at once, or later.
@@ -283,8 +294,59 @@ impl RequestZone {
     }
 
     fn leaked(&self, bucket: &Bucket, now_ms: u64) -> u64 {
-        let ms = now_ms.saturating_sub(bucket.last_ms);
+        let mut since_ms = bucket.last_ms;
+        if let Some(held) = &bucket.held {
+            match held.alone_since(now_ms) {
+                Some(alone_ms) => since_ms = since_ms.max(alone_ms),
+                None => return held.tokens(now_ms),
+            }
+        }
+        let ms = now_ms.saturating_sub(since_ms);
         self.rate.saturating_mul(ms) / (1000 * self.nodes())
+    }
+
+    /// Leases of the rate, if it is leased.
+    fn leases(&self) -> Option<&Arc<Leases>> {
+        self.split.as_ref()?.leases()
+    }
+
+    /// Counts a request in its bucket, which it leaves this full.
+    fn fill(&self, bucket: &mut Bucket, excess: u64, now_ms: u64) {
+        if self.leases().is_some() {
+            let needed = if bucket.is_new {
+                0
+            } else {
+                bucket.excess + 1000 - excess
+            };
+            let held = bucket.held.get_or_insert_default();
+            held.spend(needed, now_ms);
+        }
+        bucket.excess = excess;
+        bucket.last_ms = bucket.last_ms.max(now_ms);
+        bucket.is_new = false;
+    }
+
+    /// Asks for tokens where they are leased; what a request waits for that would be refused
+    /// without. INVARIANT 4.
+    fn fetch(self: &Arc<Self>, key: &Bytes, burst: u64) -> Option<OwnedNotified> {
+        let leases = self.leases()?;
+        let now_ms = self.now_ms();
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let bucket = buckets.find(key).filter(|bucket| !bucket.is_new)?;
+        let is_enough = self.excess_with_one(bucket, now_ms) <= burst;
+        let held = bucket.held.get_or_insert_default();
+        held.is_wanted |= !is_enough;
+        let was_tended = std::mem::replace(&mut held.is_tended, true);
+        let must_call = !was_tended || !is_enough && held.may_ask(now_ms);
+        let awaited = held.awaited(now_ms).filter(|_| !is_enough);
+        // From here on it is told of each answer.
+        let news = awaited.map(Notify::notified_owned);
+        drop(buckets);
+        if must_call {
+            let lessee: Arc<dyn Lessee> = Arc::<Self>::clone(self);
+            leases.call(&lessee, key);
+        }
+        news
     }
 
     /// Lets a request through, or says how much too full its bucket is.
@@ -293,9 +355,9 @@ impl RequestZone {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(bucket) = buckets.use_key(key) else {
             let bucket = Bucket {
-                excess: 0,
                 last_ms: now_ms,
                 is_new: account == Account::Later,
+                ..Bucket::default()
             };
             return self.add(&mut buckets, key, bucket);
         };
@@ -304,7 +366,7 @@ impl RequestZone {
             return Err(Refusal::Excess(excess));
         }
         if account == Account::Now {
-            bucket.fill(excess, now_ms);
+            self.fill(bucket, excess, now_ms);
         }
         Ok(excess)
     }
@@ -337,22 +399,68 @@ impl RequestZone {
             return 0;
         };
         let excess = self.excess_with_one(bucket, now_ms);
-        bucket.fill(excess, now_ms);
+        self.fill(bucket, excess, now_ms);
         excess
     }
 
-    /// The time that a request waits.
-    fn delay(&self, excess: u64, free: u64) -> Duration {
+    /// The time that a request for a key waits.
+    fn delay(&self, key: &[u8], excess: u64, free: u64) -> Duration {
         let over = excess.saturating_sub(free);
-        Duration::from_millis(over.saturating_mul(1000 * self.nodes()) / self.rate.max(1))
+        if over == 0 {
+            return Duration::ZERO;
+        }
+        let nodes = self.sharing(key);
+        Duration::from_millis(over.saturating_mul(1000 * nodes) / self.rate.max(1))
+    }
+
+    /// Number of nodes that share the rate of a key.
+    fn sharing(&self, key: &[u8]) -> u64 {
+        if self.leases().is_none() {
+            return self.nodes();
+        }
+        let now_ms = self.now_ms();
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = buckets.use_key(key).and_then(|bucket| bucket.held.as_ref());
+        let leased = held.filter(|held| held.alone_since(now_ms).is_none());
+        leased.map_or(self.nodes(), |held| held.askers())
     }
 }
 
-impl Bucket {
-    fn fill(&mut self, excess: u64, now_ms: u64) {
-        self.excess = excess;
-        self.last_ms = self.last_ms.max(now_ms);
-        self.is_new = false;
+impl Lessee for RequestZone {
+    fn id(&self, key: &[u8]) -> KeyId {
+        lease::key_id(self.name.as_bytes(), key)
+    }
+
+    fn need(&self, key: &[u8]) -> Need {
+        let now_ms = self.now_ms();
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(bucket) = buckets.find(key) else {
+            return Need::Nothing;
+        };
+        let excess = bucket.excess;
+        let held = bucket.held.get_or_insert_default();
+        if !held.may_ask(now_ms) {
+            return Need::Later;
+        }
+        if held.is_idle(excess) {
+            held.is_tended = false;
+            return Need::Nothing;
+        }
+        let want = held.ask(excess, self.rate, now_ms);
+        Need::Ask {
+            rate: self.rate,
+            want,
+        }
+    }
+
+    fn take(&self, key: &[u8], outcome: Leased) {
+        let now_ms = self.now_ms();
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bucket) = buckets.find(key)
+            && let Some(held) = &mut bucket.held
+        {
+            held.take(outcome, &mut bucket.excess, now_ms);
+        }
     }
 }
 
@@ -383,6 +491,12 @@ pub async fn run(req: &mut Request) -> Result<Flow, Failure> {
     let location = Arc::clone(&req.location);
     let policy = &location.settings.of::<HandlerSettings>().limit_req;
     let active = active(req, policy);
+    for limit in &active {
+        let news = limit.zone.fetch(&limit.key, limit.limit.burst);
+        if let Some(news) = news.filter(|_| !policy.dry_run) {
+            let _told = clock::within(Duration::from_millis(ANSWER_MS), news).await;
+        }
+    }
     let Some(wait) = admit(req, policy, &active)? else {
         return Ok(Flow::Next);
     };
@@ -461,14 +575,14 @@ fn admit(
         Err(refusal) => return refuse(req, policy, &last.zone, refusal),
     };
     let mut wait = Wait {
-        delay: last.zone.delay(excess, last.limit.delay),
+        delay: last.zone.delay(&last.key, excess, last.limit.delay),
         excess,
         zone: Arc::clone(&last.zone),
     };
     count(policy, &last.zone, wait.delay);
     for limit in others {
         let excess = limit.zone.account(&limit.key);
-        let delay = limit.zone.delay(excess, limit.limit.delay);
+        let delay = limit.zone.delay(&limit.key, excess, limit.limit.delay);
         count(policy, &limit.zone, delay);
         if delay > wait.delay {
             wait = Wait {
@@ -587,8 +701,8 @@ mod tests {
         assert_eq!(excess(&zone, 1000), Err(1500));
         tokio::time::advance(Duration::from_millis(250)).await;
         assert_eq!(excess(&zone, 1000), Ok(1000));
-        assert_eq!(zone.delay(1000, 0), Duration::from_millis(500));
-        assert_eq!(zone.delay(1000, u64::MAX), Duration::ZERO);
+        assert_eq!(zone.delay(b"k", 1000, 0), Duration::from_millis(500));
+        assert_eq!(zone.delay(b"k", 1000, u64::MAX), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]

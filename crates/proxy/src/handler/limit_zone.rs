@@ -9,7 +9,7 @@
 //! 2. `first` to `last` is a list of all entries, the last used one first.
 //!
 //! With `fleet=NAME:split` the limit is one of all nodes of a fleet together, and each obeys its
-//! share ([`Split`]).
+//! share ([`Split`]); with `fleet=NAME:lease` each obeys what the owner of a key hands out.
 //!
 //! A reload keeps the table of a zone whose size is the same ([`inherit`]); another key under the
 //! same name is refused, because the table would count something else.
@@ -20,6 +20,7 @@ use std::sync::{Arc, OnceLock};
 use millpond_conf::value::parse_offset;
 use millpond_conf::{Span, Statement, Template, Word};
 use millpond_fleet::Fleets;
+use millpond_fleet::lending::Leases;
 use millpond_fleet::share::Share;
 
 use crate::handler::limit_conn::ConnectionZone;
@@ -80,6 +81,12 @@ impl<V: Default> KeyTable<V> {
         let place = *self.places.get(key)?;
         self.unlink(place);
         self.link_first(place);
+        self.entries.get_mut(place).map(|entry| &mut entry.value)
+    }
+
+    /// The value of a key, which does not count as used.
+    pub fn find(&mut self, key: &[u8]) -> Option<&mut V> {
+        let place = *self.places.get(key)?;
         self.entries.get_mut(place).map(|entry| &mut entry.value)
     }
 
@@ -218,13 +225,34 @@ impl LimitZones {
 #[derive(Debug)]
 pub struct Split {
     fleet: String,
+    how: Sharing,
     share: OnceLock<Arc<Share>>,
+}
+
+/// The way in which nodes share a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Each has an equal part.
+    Split,
+    /// The owner of a key hands out what there is.
+    Lease,
 }
 
 impl Split {
     /// Number of nodes that share the limit.
     pub fn nodes(&self) -> u64 {
         self.share.get().map_or(1, |share| share.nodes())
+    }
+
+    /// The way in which the limit is shared.
+    pub fn how(&self) -> Sharing {
+        self.how
+    }
+
+    /// Leases of the limit, if it is leased and the fleet is joined.
+    pub fn leases(&self) -> Option<&Arc<Leases>> {
+        let share = self.share.get().filter(|_| self.how == Sharing::Lease)?;
+        Some(share.leases())
     }
 
     /// The part of this node of a number of things.
@@ -272,7 +300,7 @@ pub struct ZoneArgs<'a> {
     pub others: Vec<&'a Word>,
 }
 
-/// Reads `key zone=name:size [fleet=name:split] …`; a mistake is reported.
+/// Reads `key zone=name:size [fleet=name:split | fleet=name:lease] …`; a mistake is reported.
 pub fn read_zone<'a>(builder: &mut Builder, statement: &'a Statement) -> Option<ZoneArgs<'a>> {
     let (key, parameters) = statement.args.split_first()?;
     let key = builder.template(key)?;
@@ -281,7 +309,7 @@ pub fn read_zone<'a>(builder: &mut Builder, statement: &'a Statement) -> Option<
     for word in parameters {
         let read = match word.text.split_once('=') {
             Some(("zone", text)) => parse_zone(word, text).map(|found| zone = Some(found)),
-            Some(("fleet", text)) => parse_split(text).map(|fleet| split = Some((fleet, word))),
+            Some(("fleet", text)) => parse_sharing(text).map(|how| split = Some((how, word))),
             _ => {
                 others.push(word);
                 Ok(())
@@ -297,11 +325,12 @@ pub fn read_zone<'a>(builder: &mut Builder, statement: &'a Statement) -> Option<
         builder.error(statement.span, message);
         return None;
     };
-    let split = split.map(|(fleet, word)| {
+    let split = split.map(|((fleet, how), word)| {
         let named = &mut builder.of::<ZonesUsed>().fleets;
         named.push((fleet.clone(), word.span));
         Split {
             fleet,
+            how,
             share: OnceLock::new(),
         }
     });
@@ -314,18 +343,23 @@ pub fn read_zone<'a>(builder: &mut Builder, statement: &'a Statement) -> Option<
     })
 }
 
-/// The fleet that a limit is shared in. The word is a name here as in `proxy_cache_path`, so that
-/// no line changes its meaning when a configuration gets a second fleet.
-fn parse_split(text: &str) -> Result<String, String> {
-    match text.split_once(':') {
-        Some((name, "split")) if !name.is_empty() => Ok(name.to_string()),
-        Some((_, "lease")) => Err(format!(
-            "\"fleet={text}\": leases of tokens are not supported, only \"split\" is"
-        )),
-        _ => Err(format!(
-            "invalid parameter \"fleet={text}\", it must be \"fleet=name:split\""
-        )),
-    }
+/// The fleet that a limit is shared in, and how. The word is a name here as in
+/// `proxy_cache_path`, so that no line changes its meaning when a configuration gets a second
+/// fleet.
+fn parse_sharing(text: &str) -> Result<(String, Sharing), String> {
+    let how = |word| match word {
+        "split" => Some(Sharing::Split),
+        "lease" => Some(Sharing::Lease),
+        _ => None,
+    };
+    let parts = text.split_once(':').filter(|(name, _)| !name.is_empty());
+    let found = parts.and_then(|(name, word)| Some((name.to_owned(), how(word)?)));
+    found.ok_or_else(|| {
+        format!(
+            "invalid parameter \"fleet={text}\", it must be \"fleet=name:split\" or \
+             \"fleet=name:lease\""
+        )
+    })
 }
 
 fn parse_zone(word: &Word, text: &str) -> Result<(String, usize), String> {
@@ -372,7 +406,10 @@ pub fn close(level: &mut Closing<'_>) {
 
 /// Reports the zones and fleets that nobody declared; they may stand behind their use.
 pub fn check_uses(builder: &mut Builder) {
-    let used: ZonesUsed = builder.take();
+    let mut used: ZonesUsed = builder.take();
+    let quotas = builder.of::<Declared>().site_quotas.iter();
+    used.fleets
+        .extend(quotas.filter_map(|quota| quota.fleet.clone()));
     for (fleet, span) in used.fleets {
         let mut known = builder.of::<Declared>().fleets.iter();
         if !known.any(|known| known.name() == fleet) {

@@ -16,7 +16,7 @@ use super::fleet::{
     FleetsReport,
 };
 use super::health::HealthReport;
-use super::holdings::{HeldReport, HoldingsReport};
+use super::holdings::{HeldReport, HoldingsReport, QuotaReport};
 use super::peers::{PeerReport, PeersReport};
 use super::report::{
     ClassesReport, CountReport, DamageReport, DetailReport, DiskReport, DisksReport, EndReport,
@@ -74,6 +74,9 @@ impl<'de> Deserializer<'de> for Names<'_> {
     }
 }
 
+/// Members of the holdings of a site, beside those of holdings.
+const HELD_BY_SITE: [&str; 3] = ["site", "disks", "quotas"];
+
 /// Each schema with members, and those of its type.
 fn described() -> Vec<(&'static str, Vec<&'static str>)> {
     let with = |own: &[&'static str], flat: Vec<&'static str>| [own, &flat].concat();
@@ -96,10 +99,8 @@ fn described() -> Vec<(&'static str, Vec<&'static str>)> {
             "HeldOnDisk",
             with(&["zone", "disk"], members::<HeldReport>()),
         ),
-        (
-            "HeldBySite",
-            with(&["site", "disks"], members::<HeldReport>()),
-        ),
+        ("HeldBySite", with(&HELD_BY_SITE, members::<HeldReport>())),
+        ("SiteQuota", members::<QuotaReport>()),
         ("Holdings", members::<HoldingsReport>()),
         ("Removed", members::<RemovedReport>()),
         ("Reset", members::<ResetReport>()),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use millpond_exchange::stats::departed::NAMELESS;
-use millpond_store::Held;
+use millpond_store::{Held, SiteLimit};
 use serde::{Deserialize, Serialize};
 
 use super::api::SceneZone;
@@ -48,12 +48,30 @@ pub struct HeldBySiteReport {
     pub held: HeldReport,
     /// Entries and bytes by zone and disk.
     pub disks: Vec<HeldOnDiskReport>,
+    /// Quotas of the site, by zone; absent where there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quotas: Vec<QuotaReport>,
+}
+
+/// Quota of a site in a zone (`cache_site_quota`).
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct QuotaReport {
+    /// The zone.
+    pub zone: String,
+    /// The most that the site may hold there.
+    pub bytes: u64,
+    /// Bytes of the zone's disks that it holds.
+    pub held: u64,
+    /// Entries and slices that left for others of the site, since the process had the quota.
+    pub evicted: u64,
+    /// Entries and slices that were not stored, since then.
+    pub refused: u64,
 }
 
 /// Holdings of all sites.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct HoldingsReport {
-    /// Sites that hold something, by name.
+    /// Sites that hold something or have a quota, by name.
     pub sites: Vec<HeldBySiteReport>,
 }
 
@@ -85,11 +103,7 @@ pub(super) fn by_site<'a>(
     let mut all = BTreeMap::<Bytes, HeldBySiteReport>::new();
     for zone in zones {
         for one in zone.zone.store.sites() {
-            let name = if one.site.is_empty() {
-                Bytes::from_static(NAMELESS)
-            } else {
-                one.site
-            };
+            let name = told(one.site);
             let of_site = all.entry(name.clone()).or_insert_with(|| nothing(&name));
             let held = HeldReport::from(one.held);
             of_site.held.add(&held);
@@ -99,8 +113,39 @@ pub(super) fn by_site<'a>(
                 held,
             });
         }
+        for limit in zone.zone.store.limited_sites() {
+            let name = told(limit.site.clone());
+            let of_site = all.entry(name.clone()).or_insert_with(|| nothing(&name));
+            of_site.quotas.push(quota(zone, &limit));
+        }
     }
     all
+}
+
+/// The quota of a site in a zone, if it has one.
+pub(super) fn quota_of(zone: &SceneZone, site: &[u8]) -> Option<QuotaReport> {
+    let limited = zone.zone.store.limited_sites();
+    let own = limited.iter().find(|limit| limit.site == site)?;
+    Some(quota(zone, own))
+}
+
+fn quota(zone: &SceneZone, limit: &SiteLimit) -> QuotaReport {
+    QuotaReport {
+        zone: zone.declared.name.clone(),
+        bytes: limit.bytes,
+        held: limit.held,
+        evicted: limit.evicted,
+        refused: limit.refused,
+    }
+}
+
+/// The name of a site, as it is told.
+fn told(site: Bytes) -> Bytes {
+    if site.is_empty() {
+        Bytes::from_static(NAMELESS)
+    } else {
+        site
+    }
 }
 
 /// A site that holds nothing.
@@ -109,5 +154,6 @@ pub(super) fn nothing(name: &[u8]) -> HeldBySiteReport {
         site: text(name),
         held: HeldReport::default(),
         disks: Vec::new(),
+        quotas: Vec::new(),
     }
 }

@@ -22,7 +22,7 @@ use millpond_store::{DiskState, DiskUsage, Scrub};
 use serde::{Deserialize, Serialize};
 
 use super::api::{Answer, Body};
-use super::holdings::{HeldBySiteReport, HeldOnDiskReport, HeldReport};
+use super::holdings::{HeldBySiteReport, HeldOnDiskReport, HeldReport, QuotaReport};
 
 /// The process that answers.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -142,6 +142,9 @@ pub struct SiteReport {
     pub held: HeldReport,
     /// Entries and bytes that the site holds by zone and disk.
     pub disks: Vec<HeldOnDiskReport>,
+    /// Quotas of the site, by zone; absent where there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quotas: Vec<QuotaReport>,
     /// Entries of the site that left the cache.
     pub removed: RemovedReport,
     /// Words about the site in the file of `cache_site_info`.
@@ -681,6 +684,7 @@ pub(super) fn site(count: &SiteCount, held: HeldBySiteReport) -> SiteReport {
         },
         held: held.held,
         disks: held.disks,
+        quotas: held.quotas,
         removed: RemovedReport {
             evicted: count.departed.evicted,
             inactive: count.departed.swept,

@@ -22,6 +22,7 @@ use millpond_system::clock;
 use serde::{Deserialize, Serialize};
 
 use super::api::{Answer, Scene, SceneZone, Standing};
+use super::holdings::{self, QuotaReport};
 use super::query::Reader;
 use super::report::{self, EntryReport};
 use crate::explain::{self, Caching, End, Question, ValueInForce};
@@ -58,6 +59,9 @@ pub struct WhyCacheReport {
     pub script: Option<String>,
     /// The site that the request belongs to.
     pub site: String,
+    /// Quota of the site in the zone; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<QuotaReport>,
     /// True if the look-up is skipped (`proxy_cache_bypass`).
     pub is_bypassed: bool,
     /// True if answers are not stored (`proxy_no_cache`), as far as the request decides it.
@@ -218,12 +222,14 @@ fn field(given: &[u8]) -> Result<(String, String), String> {
 
 fn about(scene: &Scene, caching: &Caching, url: String) -> Result<WhyReport, String> {
     let named = |it: &&SceneZone| it.declared.name == caching.zone;
-    let found = scene.zones.iter().find(named);
-    let zone = &found.ok_or("its zone is not open")?.zone;
+    let open = scene.zones.iter().find(named);
+    let found = open.ok_or("its zone is not open")?;
+    let zone = &found.zone;
     let now = clock::now_ms().div_euclid(1000);
     let simplified = caching.simplified(zone);
     let key = simplified.as_ref().map_or(&caching.key_bytes, |it| &it.key);
     let mut cache = cache(zone, caching, (zone.known(key, now), now));
+    cache.quota = holdings::quota_of(found, caching.site.as_bytes());
     if let Some(it) = simplified {
         cache.key = report::text(&it.key);
         cache.query = Some(explain::query_in_words(&it.said, &it.query));
@@ -268,6 +274,7 @@ fn cache(zone: &CacheZone, caching: &Caching, (known, now): (Known, i64)) -> Why
         query: None,
         script,
         site: caching.site.clone(),
+        quota: None,
         is_bypassed: caching.is_bypassed,
         is_not_stored: caching.is_not_stored,
         bypass: caching.bypass.clone(),

@@ -51,6 +51,7 @@ const ROWS: &[&[Row]] = &[
     stats::ledger::ROWS,
     stats::status_zone::ROWS,
     stats::site_info::ROWS,
+    stats::site_quota::ROWS,
     crate::control::events_log::ROWS,
     log::format::ROWS,
     collector::ROWS,

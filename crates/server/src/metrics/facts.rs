@@ -33,7 +33,7 @@ use millpond_proxy::tls::acme::Orders;
 use millpond_proxy::upstream::group::Group;
 use millpond_proxy::upstream::groups::Groups;
 use millpond_proxy::upstream::peer::{Availability, Peer};
-use millpond_store::{Departed, DiskUsage, Held, Usage};
+use millpond_store::{Departed, DiskUsage, Held, SiteLimit, Usage};
 use millpond_system::log::loss::Lost;
 use millpond_system::{clock, log};
 
@@ -60,6 +60,8 @@ pub struct Facts {
     pub(super) zones: Vec<ZoneFacts>,
     /// Holdings of sites in zones, and the records that left.
     pub(super) held: Vec<SiteFacts>,
+    /// Quotas of sites: site, zone, and the standing.
+    pub(super) quotas: Vec<(String, String, SiteLimit)>,
     /// The sites with the most requests, and what all others have together.
     pub(super) sites: Vec<(String, SiteCount)>,
     /// All sites together.
@@ -140,6 +142,20 @@ pub(super) struct SharedFacts {
 pub(super) const PEER_STATES: [&str; 4] = ["up", "draining", "down", "unavail"];
 
 impl Facts {
+    /// Adds something for each site in each zone that has a line of its own.
+    pub(super) fn each_held(&self, mut add: impl FnMut([&str; 2], &SiteFacts)) {
+        for it in &self.held {
+            add([&it.site, &it.zone], it);
+        }
+    }
+
+    /// Adds something for each quota of a site in a zone.
+    pub(super) fn each_quota(&self, mut add: impl FnMut([&str; 2], &SiteLimit)) {
+        for (site, zone, it) in &self.quotas {
+            add([site, zone], it);
+        }
+    }
+
     /// Reads all; of the sites at most so many.
     pub fn read(conf: &Conf, shared: &Shared, sites_max: usize) -> Facts {
         let (sites, all_sites) = top_sites(shared.sites.snapshot(), sites_max);
@@ -160,6 +176,7 @@ impl Facts {
             },
             zones: read_zones(conf, shared),
             held: read_held(conf, &sites),
+            quotas: read_quotas(conf),
             sites,
             all_sites,
             servers: named(&names.servers, |name| zones.server(name)),
@@ -295,6 +312,24 @@ fn read_held(conf: &Conf, sites: &[(String, SiteCount)]) -> Vec<SiteFacts> {
     named.collect()
 }
 
+/// Quotas of sites, which the configuration names.
+fn read_quotas(conf: &Conf) -> Vec<(String, String, SiteLimit)> {
+    let mut quotas = Vec::new();
+    for declared in &conf.declared.zones {
+        let zone = conf.parts.of::<Zones>().get(declared.name.as_bytes());
+        let limited = zone.map(|zone| zone.store.limited_sites());
+        for limit in limited.unwrap_or_default() {
+            let site = match &limit.site[..] {
+                b"" => text(UNNAMED),
+                site => text(site),
+            };
+            quotas.push((site, declared.name.clone(), limit));
+        }
+    }
+    quotas.sort_by(|one, other| (&one.1, &one.0).cmp(&(&other.1, &other.0)));
+    quotas
+}
+
 impl SiteFacts {
     fn add_departed(&mut self, departed: &Departed) {
         let Departed {
@@ -382,6 +417,24 @@ impl ZoneFacts {
 
 /// The statuses of disks.
 pub(super) const DISK_STATES: [&str; 3] = ["live", "full", "failed"];
+
+/// Calls back for each disk of each zone.
+pub(super) fn disks(facts: &Facts, mut add: impl FnMut([&str; 2], &millpond_store::DiskUsage)) {
+    for zone in &facts.zones {
+        for disk in &zone.disks {
+            add([zone.name(), &disk.path.to_string_lossy()], disk);
+        }
+    }
+}
+
+/// Calls back for each disk that is scrubbed.
+pub(super) fn scrubs(facts: &Facts, mut add: impl FnMut([&str; 2], &millpond_store::Scrub)) {
+    disks(facts, |names, disk| {
+        if !disk.scrub.every.is_zero() {
+            add(names, &disk.scrub);
+        }
+    });
+}
 
 /// That of a disk.
 pub(super) fn disk_state(disk: &DiskUsage) -> &'static str {

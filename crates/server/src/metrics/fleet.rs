@@ -6,6 +6,7 @@ use millpond_exchange::worker::Shared;
 use millpond_fleet::Fleets;
 use millpond_fleet::config::rollout::Status;
 use millpond_fleet::follower::Counts as Taken;
+use millpond_fleet::lending::LeaseCounts;
 use millpond_fleet::node::{Published, now_ms};
 
 use super::facts::Facts;
@@ -23,6 +24,8 @@ pub(super) struct FleetFacts {
     pub(super) live: u64,
     /// Nodes that share limits.
     pub(super) split: u64,
+    /// Questions for leases of limits.
+    leases: LeaseCounts,
     pub(super) counts: Taken,
     /// Requests between nodes, by their outcomes.
     peers: Vec<(&'static str, u64)>,
@@ -46,6 +49,7 @@ pub(super) fn read(shared: &Shared) -> Vec<FleetFacts> {
             is_behind: lag_ms.is_none_or(|lag_ms| lag_ms > max_lag_ms),
             live: view.live_count(now_ms, max_lag_ms) as u64,
             split: node.split_nodes(),
+            leases: fleets.share(conf.name()).leases().counts(),
             counts: view.counts,
             peers: node.peers().counts().to_vec(),
             answering: u64::from(node.peers().load()),
@@ -81,6 +85,19 @@ pub(super) fn peers(facts: &Facts, out: &mut Samples<'_>) {
     for fleet in &facts.fleets {
         for (result, count) in &fleet.peers {
             out.add(&[&fleet.name, result], *count);
+        }
+    }
+}
+
+pub(super) fn leases(facts: &Facts, out: &mut Samples<'_>) {
+    for fleet in &facts.fleets {
+        let LeaseCounts {
+            granted,
+            empty,
+            away,
+        } = fleet.leases;
+        for (outcome, count) in [("granted", granted), ("empty", empty), ("away", away)] {
+            out.add(&[&fleet.name, outcome], count);
         }
     }
 }

@@ -20,7 +20,7 @@ use millpond_otlp::Signal;
 use millpond_otlp::tally::Counts as Exported;
 
 use super::facts::{
-    DISK_STATES, Facts, PEER_STATES, PeerFacts, SiteFacts, ZoneFacts, disk_state, lost_lines,
+    DISK_STATES, Facts, PEER_STATES, PeerFacts, ZoneFacts, disk_state, disks, lost_lines, scrubs,
 };
 use super::text::{Number, Samples};
 use super::{Kind, Metric, fleet, metric, tier};
@@ -438,22 +438,35 @@ pub(super) const METRICS: &[Metric] = &[
         |facts, out| sites(facts, |site, count| out.add(&[site], count.shares.origin)))),
     metric("millpond_site_entries", Gauge, &["site", "zone"], (
         "Entries that a site has in a zone; slices of an entry are part of it.",
-        |facts, out| held(facts, |names, it| out.add(&names, it.held.entries)))),
+        |facts, out| facts.each_held(|names, it| out.add(&names, it.held.entries)))),
     metric("millpond_site_held_bytes", Gauge, &["site", "zone"], (
         "Bytes of disks that a site takes in a zone: bodies, heads and padding.",
-        |facts, out| held(facts, |names, it| out.add(&names, it.held.disk_bytes)))),
+        |facts, out| facts.each_held(|names, it| out.add(&names, it.held.disk_bytes)))),
     metric("millpond_site_held_body_bytes", Gauge, &["site", "zone"], (
         "Bytes of bodies that a site has in a zone.",
-        |facts, out| held(facts, |names, it| out.add(&names, it.held.body_bytes)))),
+        |facts, out| facts.each_held(|names, it| out.add(&names, it.held.body_bytes)))),
     metric("millpond_site_departed_total", Counter, &["site", "zone", "reason"], (
         "Records of a site that left a zone since the process began with it: `evicted` for space, \
          `inactive` because nobody used them, `removed` on demand, `replaced` by others under \
          their key, `corrupt`, or `lost` with a write.",
-        |facts, out| held(facts, |[site, zone], it| {
+        |facts, out| facts.each_held(|[site, zone], it| {
             for (reason, count) in &it.departed {
                 out.add(&[site, zone, reason], *count);
             }
         }))),
+
+    metric("millpond_site_quota_bytes", Gauge, &["site", "zone"], (
+        "The most that a site may hold in a zone (`cache_site_quota`).",
+        |facts, out| facts.each_quota(|names, it| out.add(&names, it.bytes)))),
+    metric("millpond_site_quota_held_bytes", Gauge, &["site", "zone"], (
+        "Bytes of disks that a site with a quota takes in a zone.",
+        |facts, out| facts.each_quota(|names, it| out.add(&names, it.held)))),
+    metric("millpond_site_quota_evicted_total", Counter, &["site", "zone"], (
+        "Records of a site that left a zone for others of the site, since the process had its quota.",
+        |facts, out| facts.each_quota(|names, it| out.add(&names, it.evicted)))),
+    metric("millpond_site_quota_refused_total", Counter, &["site", "zone"], (
+        "Records of a site that were not stored because of its quota, since the process had it.",
+        |facts, out| facts.each_quota(|names, it| out.add(&names, it.refused)))),
 
     metric("millpond_fleet_lag_seconds", Gauge, &["fleet"], (
         "The time since this node had all purges that the log of the fleet had acknowledged. There \
@@ -468,6 +481,9 @@ pub(super) const METRICS: &[Metric] = &[
     metric("millpond_fleet_split_nodes", Gauge, &["fleet"], (
         "Nodes among which limits with `fleet=NAME:split` are split; each has an equal share.",
         |facts, out| fleet::each(facts, out, |it| it.split))),
+    metric("millpond_fleet_leases_total", Counter, &["fleet", "outcome"], (
+        "Keys of leased limits that this node asked for: `granted`, `empty`, or their owner `away`.",
+        fleet::leases)),
     metric("millpond_fleet_taken_purges_total", Counter, &["fleet"], (
         "Purges that were taken from the log of the fleet.",
         |facts, out| fleet::each(facts, out, |it| it.counts.taken))),
@@ -729,22 +745,6 @@ fn zone_statuses(
     }
 }
 
-fn disks(facts: &Facts, mut add: impl FnMut([&str; 2], &millpond_store::DiskUsage)) {
-    for zone in &facts.zones {
-        for disk in &zone.disks {
-            add([zone.name(), &disk.path.to_string_lossy()], disk);
-        }
-    }
-}
-
-fn scrubs(facts: &Facts, mut add: impl FnMut([&str; 2], &millpond_store::Scrub)) {
-    disks(facts, |names, disk| {
-        if !disk.scrub.every.is_zero() {
-            add(names, &disk.scrub);
-        }
-    });
-}
-
 /// Milliseconds since 1970 as Prometheus has times.
 fn seconds(ms: i64) -> f64 {
     ms as f64 / 1000.0
@@ -753,12 +753,6 @@ fn seconds(ms: i64) -> f64 {
 fn sites(facts: &Facts, mut add: impl FnMut(&str, &SiteCount)) {
     for (site, count) in &facts.sites {
         add(site, count);
-    }
-}
-
-fn held(facts: &Facts, mut add: impl FnMut([&str; 2], &SiteFacts)) {
-    for it in &facts.held {
-        add([&it.site, &it.zone], it);
     }
 }
 

@@ -31,7 +31,7 @@ use crate::fill::Fill;
 use crate::health::Tried;
 use crate::key::Key;
 use crate::lock::{lock, read};
-use crate::site::Leave;
+use crate::site::{Account, Leave};
 use crate::volume::{Event, Inner};
 
 /// The most that one write carries: the disk thread looks at the fill again after it.
@@ -103,6 +103,8 @@ pub(crate) enum Job {
     GiveBack(Vec<Place>),
     /// Rewrite what is in use in the oldest segment, and evict it.
     Turn,
+    /// List the entries of a limited site that leave first.
+    ListLeaving(Account),
     /// Sync what was rewritten, by the order of this number, before the segment is evicted.
     Settle(u64),
     /// Look soon, and then often, whether there is still something to write: the directory is lent.
@@ -395,6 +397,7 @@ impl Inner {
             Job::Abandon(fill) => self.release(&fill),
             Job::GiveBack(places) => self.give_back(&places),
             Job::Turn => self.turn(),
+            Job::ListLeaving(account) => self.list_leaving(account),
             Job::Settle(copies) => self.disk.copies.note_written(copies),
             Job::Part => {}
         }

@@ -53,7 +53,7 @@ use crate::lock::{lock, read};
 use crate::recover::{self, StoreError};
 use crate::removed_heads::RemovedHeads;
 use crate::review::{Review, Reviewed};
-use crate::site::{Departed, Held, Leave, SiteBook};
+use crate::site::{Departed, Held, Leave, SiteBook, SiteLimit};
 use crate::sweep::Swept;
 use crate::verify::{Progress, Verified};
 use crate::volume::{EntrySummary, Event, Platform, Usage, Volume, ZoneConf};
@@ -368,6 +368,16 @@ impl Zone {
     /// Keeps numbers for the sites that are to be expected ([`SiteBook::expect`]).
     pub fn expect_sites<'a>(&self, sites: impl IntoIterator<Item = &'a [u8]>) {
         self.platform.sites.expect(sites);
+    }
+
+    /// Sets the most that sites may hold ([`SiteBook::limit`]).
+    pub fn limit_sites<'a>(&self, limits: impl IntoIterator<Item = (&'a [u8], u64)>) -> Vec<Bytes> {
+        self.platform.sites.limit(limits)
+    }
+
+    /// Sites with limits, and what they hold.
+    pub fn limited_sites(&self) -> Vec<SiteLimit> {
+        self.platform.sites.limited()
     }
 
     /// Counts of what happened to entries since the process began with the zone, by site; sites
