@@ -12,7 +12,7 @@
 //! 1. No worker waits for a lock that is held over a question, and a call waits for nothing.
 //! 2. Who does not hear its own beats knows no owner: it may be the one that is cut off.
 //! 3. An owner that has not answered is away for [`AWAY_MS`], with all of its keys.
-//! 4. There are at most [`CALLS_MAX`] calls that wait, and [`TENDED_MAX`] keys that are tended.
+//! 4. There are at most `CALLS_MAX` calls that wait, and `TENDED_MAX` keys that are tended.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
