@@ -199,13 +199,18 @@ impl Connection {
                 Ok(Purpose::Nothing)
             }
             (None, Inbound::Head) => Ok(Purpose::Answer(id, ends)),
-            // RFC 9113 §8.1.
-            (None, _) if ends == Ends::Later => {
+            // RFC 9113 §8.1, and §8.5 for tunnels.
+            (None, _) if ends == Ends::Later || self.is_tunnel(id) => {
                 self.break_stream(id, Fault::SecondHead, now)?;
                 Ok(Purpose::Nothing)
             }
             (None, _) => Ok(Purpose::Trailers(id)),
         }
+    }
+
+    fn is_tunnel(&mut self, id: u32) -> bool {
+        let stream = self.streams.get_mut(id);
+        stream.is_some_and(|stream| stream.is_tunnel)
     }
 
     /// Decides if a new stream is served. (nginx: the same conditions, in the same order.)

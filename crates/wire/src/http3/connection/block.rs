@@ -192,6 +192,10 @@ impl Connection {
         (block, prefix): (&Bytes, Prefix),
         now: Duration,
     ) -> Result<(), Fault> {
+        if self.streams.get(id).is_some_and(|stream| stream.is_tunnel) {
+            // RFC 9114 §4.4: a tunnel has DATA and its end, and no fields.
+            return Err(Fault::UnexpectedFrame);
+        }
         let bounds = self.bounds();
         let mut reader = MessageReader::new(Part::Trailers, self.config.rules.limits.fields);
         match self.decoder.decode(block, (&prefix, bounds), &mut reader) {

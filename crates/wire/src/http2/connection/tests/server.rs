@@ -688,16 +688,36 @@ fn extended_connect_is_off_unless_it_is_told() {
     }
 }
 
+/// A WebSocket (RFC 8441 §5).
+const WEBSOCKET: &[(&str, &str)] = &[
+    (":method", "CONNECT"),
+    (":protocol", "websocket"),
+    (":scheme", "http"),
+    (":path", "/chat"),
+    (":authority", "a"),
+];
+
+/// RFC 9113 §8.5: fields in a tunnel are an error of its stream, also as its end.
+#[test]
+fn tunnels_have_no_fields() {
+    for flags in [4, 5] {
+        let mut config = Config::default();
+        config.rules.extended_connect = ExtendedConnect::Allow;
+        let mut played = Played::with(Role::Server, config);
+        played.greet();
+        let block = played.block(WEBSOCKET);
+        played.send(1, 4, 1, &block);
+        played.events();
+        let block = played.block(&[("x-a", "1")]);
+        played.send(1, flags, 1, &block);
+        played.assert_breaks(1, Fault::SecondHead);
+    }
+}
+
 /// Messages of WebSockets may be as small as what floods are made of.
 #[test]
 fn small_frames_are_a_flood_but_in_a_tunnel_where_they_say_something() {
-    let connect: &[(&str, &str)] = &[
-        (":method", "CONNECT"),
-        (":protocol", "websocket"),
-        (":scheme", "http"),
-        (":path", "/chat"),
-        (":authority", "a"),
-    ];
+    let connect = WEBSOCKET;
     let post: &[(&str, &str)] = &[
         (":method", "POST"),
         (":scheme", "http"),

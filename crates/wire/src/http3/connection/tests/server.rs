@@ -1,6 +1,7 @@
 //! Sentences of RFC 9114 and RFC 9218 about what comes to a server, and what it says.
 
 use super::*;
+use crate::http2::ExtendedConnect;
 
 /// RFC 9114 §6.2.1, §7.2, §7.2.4, §7.2.8; RFC 9218 §7.2: streams that begin as a control stream.
 #[test]
@@ -243,6 +244,28 @@ fn bodies_have_the_length_that_they_say() {
             assert_eq!(side.connection.stream_count(), 0);
         }
     }
+}
+
+/// RFC 9114 §4.4, RFC 9220 §3: a tunnel has DATA alone.
+#[test]
+fn tunnels_have_no_fields() {
+    let mut config = Config::default();
+    config.rules.extended_connect = ExtendedConnect::Allow;
+    let mut side = Side::with(config);
+    side.open(
+        0,
+        &headers(&[
+            (":method", "CONNECT"),
+            (":protocol", "websocket"),
+            (":scheme", "https"),
+            (":path", "/chat"),
+            (":authority", "a"),
+        ]),
+    );
+    side.give(0, &frame_of(0, b"x"));
+    assert_eq!(side.failure(), None);
+    side.give(0, &headers(&[("x-a", "1")]));
+    assert_eq!(side.failure(), Some(Code::FRAME_UNEXPECTED));
 }
 
 /// RFC 9114 §4.2, §4.3: what is no request is refused, and its stream stopped behind the answer.
