@@ -1,8 +1,9 @@
 //! Regular expressions as nginx's configurations use them.
 //!
 //! The `regex` crate runs most of them in linear time. What it lacks, and all that it may read
-//! otherwise than PCRE (`shared`), runs on PCRE2. Which engine serves an expression is decided
-//! when the configuration is read. Both work on bytes.
+//! otherwise than PCRE (`shared`), runs on PCRE2, and so does what counts far (`[a-z]{2000}`,
+//! `weight`): linear time follows as many states at each byte. Which engine serves an expression is
+//! decided when the configuration is read. Both work on bytes.
 //!
 //! One difference depends on the subject: in PCRE, `$` matches before a line feed at the end, too.
 //! So subjects that end in one are matched by PCRE2 alone.
@@ -17,6 +18,7 @@
 //! 2. Group numbers mean the same in both engines.
 
 pub mod shared;
+mod weight;
 
 use std::sync::{Arc, OnceLock};
 
@@ -42,6 +44,10 @@ enum Engine {
     Linear(regex::bytes::Regex),
     Backtracking(pcre2::bytes::Regex),
 }
+
+/// The most places that counts make of an expression that runs in linear time (arbitrary: many
+/// times those of a UUID, and a quarter of what was seen to take milliseconds).
+const COUNTED_MAX: u64 = 512;
 
 /// Bytes of a subject that are told of in the error log (arbitrary: some lines of a terminal).
 const SUBJECT_SHOWN: usize = 256;
@@ -113,7 +119,8 @@ impl Regex {
         case: Case,
         mut intern: impl FnMut(&str) -> VarId,
     ) -> Result<Regex, String> {
-        let linear = shared::is_read_alike(source).then(|| {
+        let is_linear = shared::is_read_alike(source) && weight::counted(source) <= COUNTED_MAX;
+        let linear = is_linear.then(|| {
             regex::bytes::RegexBuilder::new(source)
                 .unicode(false)
                 .case_insensitive(case == Case::Insensitive)

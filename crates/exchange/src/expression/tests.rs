@@ -313,3 +313,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn expressions_that_count_far_are_matched_by_backtracking() {
+    for (source, expected) in [
+        ("[a-z0-9]{2000}", false),
+        ("([a-z]{30}){30}", false),
+        (
+            "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+            true,
+        ),
+        ("^/v[0-9]{1,3}/", true),
+    ] {
+        assert_eq!(
+            is_linear(&compile(source, Case::Insensitive)),
+            expected,
+            "{source}"
+        );
+    }
+    let regex = compile("([a-z0-9]{2000})", Case::Insensitive);
+    assert_eq!(regex.is_match("A1".repeat(1000).as_bytes()), Ok(true));
+    assert_eq!(regex.is_match("/".repeat(6000).as_bytes()), Ok(false));
+}
