@@ -311,9 +311,16 @@ fn finish_head(req: &Request, response: &mut Response) {
         } else {
             b"Accept-Encoding"
         };
-        response
-            .fields
-            .push_known(Known::Vary, Bytes::from_static(names));
+        // A file that is not there may have said so already, before its page was compressed.
+        let is_said = response.source == Source::Own
+            && response
+                .fields
+                .get(Known::Vary)
+                .is_some_and(|value| value == names);
+        if !is_said {
+            let names = Bytes::from_static(names);
+            response.fields.push_known(Known::Vary, names);
+        }
     }
     // nginx: an error page that is a file has no Last-Modified but one that is added by name.
     if response.source == Source::Own

@@ -174,8 +174,12 @@ fn gzip_static() -> Scenario {
     Scenario::new("gzip-static")
         .http("types { text/html html; }")
         .server(
-            "location / { gzip_static on; gzip_vary on; } location /always { gzip_static always; }",
+            "location / { gzip_static on; gzip_vary on; } location /always { gzip_static always; }
+             location /both/ { gzip_static on; gzip on; gzip_vary on; }
+             location /silent/ { gzip_static on; gzip on; }",
         )
+        .steps_with_gzip(&["/none", "/both/none", "/silent/none"])
+        .gets(&["/none", "/both/none", "/silent/none"])
         .file("html/a.html", "plain")
         .file("html/a.html.gz", zipped("zipped"))
         .file("html/only.html.gz", zipped("only"))
