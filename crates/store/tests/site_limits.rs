@@ -2,6 +2,8 @@
 //! nobody else's, also when many threads fill, after a restart, and with several disks; who reads
 //! an entry that leaves reads all of it.
 
+#[path = "support/classify.rs"]
+mod classify;
 #[path = "support/read.rs"]
 mod read;
 
@@ -13,29 +15,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_store::{
-    Class, DiskConf, Entry, Key, ManualClock, NotStored, Platform, Role, SiteBook, SiteLimit, Zone,
-    ZoneConf,
+    DiskConf, Entry, Key, ManualClock, NotStored, Platform, SiteBook, SiteLimit, Zone, ZoneConf,
 };
 
+use classify::classify;
 use read::read as read_all;
 
 const START_MS: u64 = 1_790_000_000_000;
 const LIMIT: u64 = 100_000;
-
-/// `site/…` for an entry, `site+…` for a slice.
-fn classify(head: &[u8]) -> Class<'_> {
-    let end = head.iter().position(|byte| matches!(byte, b'/' | b'+'));
-    let Some((site, rest)) = end.and_then(|end| head.split_at_checked(end)) else {
-        return Class::default();
-    };
-    Class {
-        site,
-        role: match rest.first() {
-            Some(b'+') => Role::Slice,
-            _ => Role::Entry,
-        },
-    }
-}
 
 struct Bench {
     zone: Arc<Zone>,

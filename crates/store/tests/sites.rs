@@ -2,6 +2,9 @@
 //! inactivity, on demand and for space, and on which disk; always what a walk through all heads
 //! comes to.
 
+#[path = "support/classify.rs"]
+mod classify;
+
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -10,26 +13,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_store::{
-    Class, Departed, DiskConf, Held, Key, Looked, ManualClock, Platform, Role, SiteBook, Zone,
-    ZoneConf,
+    Departed, DiskConf, Held, Key, Looked, ManualClock, Platform, Role, SiteBook, Zone, ZoneConf,
 };
 
-const START_MS: u64 = 1_790_000_000_000;
+use classify::classify;
 
-/// `site/…` for an entry, `site+…` for a slice.
-fn classify(head: &[u8]) -> Class<'_> {
-    let end = head.iter().position(|byte| matches!(byte, b'/' | b'+'));
-    let Some((site, rest)) = end.and_then(|end| head.split_at_checked(end)) else {
-        return Class::default();
-    };
-    Class {
-        site,
-        role: match rest.first() {
-            Some(b'+') => Role::Slice,
-            _ => Role::Entry,
-        },
-    }
-}
+const START_MS: u64 = 1_790_000_000_000;
 
 struct Bench {
     zone: Arc<Zone>,
