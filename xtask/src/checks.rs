@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every check and every test, in the order in which they fail cheapest.
 //!
-//! packages → fmt → clippy → binary → tidy → documents → tests → package → doc build → fuzz targets
+//! packages → fmt → clippy → binary → tidy → documents → tests → doc build → package → fuzz targets
 //! → seeds → hit-cost → foreign suite
 //!
 //! 1. A failed check does not stop the later ones: a run reports everything that is wrong.
@@ -8,11 +8,12 @@
 //!    run here is neither: it is counted as skipped, in a line before.
 //! 3. Whoever watches sees within a minute that the run lives.
 //! 4. Tests of behaviour get the binary's path in `MILLPOND_BIN`, and it is built before they run.
-//! 5. Tests wait for much of their time: the fuzz targets are built then, and only with what the
-//!    tests leave of the machine.
+//! 5. Tests wait for much of their time: the fuzz targets and the packagers are built then, only
+//!    with what the tests leave of the machine.
 //! 6. Programs and libraries that tests need are installed while the workspace is compiled, since
 //!    that waits for the network; packages of the system before, since compilers are among them.
 
+use crate::pace::Pace;
 use crate::tally::Tally;
 use crate::{
     client_libraries, documents, foreign, fuzz, go_programs, hit_cost, package, packages,
@@ -46,11 +47,11 @@ pub(crate) fn run_all(args: &[String]) -> Result<Tally> {
     sum += timed("tidy", || tidy::run(&[]))?;
     sum += timed("documents", documents::check)?;
     // INVARIANT 5.
-    let mut targets = fuzz::build_beside()?;
+    let builds = std::thread::spawn(move || build_beside(may_install));
     sum += timed("tests", tests)?;
-    sum += timed("package", package::check)?;
     sum += check("doc", docs())?;
-    targets.wait().context("the build of the fuzz targets")?;
+    builds.join().expect("what builds beside does not panic");
+    sum += timed("package", package::check)?;
     sum += timed("fuzz", fuzz::run_briefly)?;
     sum += timed("seeds", seeds::run_briefly)?;
     sum += timed("hit-cost", hit_cost::run)?;
@@ -64,6 +65,19 @@ fn install(may_install: packages::MayInstall) {
     go_programs::ensure(may_install);
     client_libraries::ensure(may_install);
     println!("== tools: {} s", start.elapsed().as_secs());
+}
+
+/// Builds what is not needed before the tests have ended; who needs it and does not find it says
+/// so.
+fn build_beside(may_install: packages::MayInstall) {
+    let start = Instant::now();
+    if let Err(error) = fuzz::build_all(Pace::Idle) {
+        println!("fuzz: {error:#}");
+    }
+    if may_install == packages::MayInstall::Unasked {
+        package::prepare(Pace::Idle);
+    }
+    println!("== builds beside: {} s", start.elapsed().as_secs());
 }
 
 fn clippy() -> Command {

@@ -12,10 +12,11 @@
 //! 2. A short run takes the same steps on machines of the same speed: its seed is fixed.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::pace::Pace;
 use crate::tally::Tally;
 use crate::{packages, workspace};
 
@@ -82,7 +83,7 @@ fn execute(mut plan: Plan) -> Result<Tally> {
     if let Some(name) = plan.names.iter().find(|name| !all.contains(name)) {
         bail!("there is no target {name}; there are: {}", all.join(", "));
     }
-    build(&plan.names)?;
+    build(&plan.names, Pace::Full)?;
     let mut sum = Tally::default();
     for name in &plan.names {
         sum += fuzz(name, &plan)?;
@@ -101,22 +102,15 @@ fn targets() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Starts to build all targets with what other work leaves of the machine: whatever else is ready
-/// to run goes first (SCHED_IDLE).
-///
-/// A build that fails says so; whoever builds next meets its mistake again.
-pub(crate) fn build_beside() -> Result<Child> {
-    let cargo = build_command(&targets()?)?;
-    let mut command = Command::new("chrt");
-    command.args(["--idle", "0"]).arg(cargo.get_program());
-    command.args(cargo.get_args()).envs(variables());
-    command.current_dir(workspace::root()).stdin(Stdio::null());
-    command.spawn().context("chrt does not start")
+/// Builds all targets, so that they are there when they are to run.
+pub(crate) fn build_all(pace: Pace) -> Result<()> {
+    build(&targets()?, pace)
 }
 
-fn build(names: &[String]) -> Result<()> {
-    let status = build_command(names)?.envs(variables()).status()?;
-    if !status.success() {
+fn build(names: &[String], pace: Pace) -> Result<()> {
+    let mut command = build_command(names)?;
+    command.envs(variables()).stdin(Stdio::null());
+    if !pace.of(command).status()?.success() {
         bail!("the fuzz targets do not build");
     }
     Ok(())

@@ -24,6 +24,7 @@ mod hit_cost;
 mod log_lines;
 mod machine;
 mod needs;
+mod pace;
 mod package;
 mod packages;
 mod place;

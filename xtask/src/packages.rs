@@ -7,8 +7,9 @@
 //!
 //! Does not start the services of what it installs, and does nothing where there is no `dpkg`.
 
+use crate::pace::Pace;
 use crate::tally::Tally;
-use crate::{client_libraries, go_programs};
+use crate::{client_libraries, go_programs, package};
 use anyhow::{Result, bail, ensure};
 use std::io::{IsTerminal, Write};
 use std::process::{Command, Stdio};
@@ -43,6 +44,10 @@ const PACKAGES: &[(&str, &str)] = &[
     ("icinga2-bin", "tests of monitors"),
     ("lintian", "checks of the package"),
     ("mandoc", "checks of man pages"),
+    (
+        "mmdebstrap",
+        "checks of the package on a machine that boots",
+    ),
     ("musl-tools", "packages that need no C library"),
     ("perl", "building OpenSSL; the foreign suite"),
     ("libio-socket-ssl-perl", "the foreign suite"),
@@ -57,6 +62,10 @@ const PACKAGES: &[(&str, &str)] = &[
     ("python3-yaml", "tests of monitors"),
     ("rpm", "checks of the package"),
     ("shellcheck", "checks of the package's scripts"),
+    (
+        "systemd-container",
+        "checks of the package on a machine that boots",
+    ),
     ("uwsgi-core", "the foreign suite"),
     ("uwsgi-plugin-python3", "the foreign suite"),
     ("valgrind", "the guard of what a hit costs"),
@@ -111,9 +120,10 @@ pub(crate) fn setup(args: &[String]) -> Result<Tally> {
     println!("\nThis will run, as root:\n\n  apt-get update");
     println!("  apt-get install --no-install-recommends {names}\n");
     println!(
-        "and, where there is Go, {}, and {}, into target/tools.",
+        "and, where there is Go, {}, and {}, and {}, into target/tools.",
         go_programs::names(),
-        client_libraries::NAMES
+        client_libraries::NAMES,
+        package::prepared()
     );
     println!("No service of them is started. `apt-get remove {names}` takes them away again.");
     ensure!(
@@ -133,6 +143,7 @@ pub(crate) fn setup(args: &[String]) -> Result<Tally> {
 fn ensure_tools() {
     go_programs::ensure(MayInstall::Unasked);
     client_libraries::ensure(MayInstall::Unasked);
+    package::prepare(Pace::Full);
 }
 
 /// The packages that are missing, which are named with what needs them.

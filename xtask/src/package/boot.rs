@@ -7,15 +7,16 @@
 //! ```
 //!
 //! It takes a minute or two and the network the first time. Its root is kept below
-//! `target/package/boot`, and where there is one `cargo xtask test` makes the same steps: nothing
-//! else shows that the service lives within the bounds of its unit. The container has no network
-//! but its own loopback.
+//! `target/package/boot`. `cargo xtask test` makes the same steps where a machine can be booted:
+//! nothing else shows that the service lives within the bounds of its unit. The container has no
+//! network but its own loopback.
 
 use super::check::package;
 use super::nspawn::{self, LOAD, Machine, Root, Step};
 use super::repository::publish;
 use super::repository_check::Made;
 use super::{Build, Compression, build, ignore_missing, pack, stage, target, tools};
+use crate::pace::Pace;
 use crate::tally::Tally;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
@@ -47,13 +48,19 @@ pub(super) fn run(args: &[String]) -> Result<Tally> {
         }
     }
     nspawn::missing().met("package --boot")?;
-    tools::install()?;
+    tools::install(Pace::Full)?;
     let folder = target().join("boot");
     let staged = stage::make(&build::dynamic(&build)?, &folder)?;
     let out = folder.join("out");
     pack(&staged, &out, Compression::Fast)?;
-    nspawn::bootstrap(&root(), PACKAGES)?;
-    try_on(&out, upgrades)
+    prepare(Pace::Full)?;
+    try_on(&out, Machine::boot(&root(), Root::Kept)?, upgrades)
+}
+
+/// Makes the root of the machine, if there is none.
+pub(super) fn prepare(pace: Pace) -> Result<()> {
+    nspawn::missing().met("a machine that boots")?;
+    nspawn::bootstrap(&root(), PACKAGES, pace)
 }
 
 /// Packages of the machine, beside those that boot it.
@@ -66,24 +73,31 @@ fn root() -> PathBuf {
 /// Upgrades in `cargo xtask test`.
 const FEW_UPGRADES: usize = 2;
 
-/// Tries packages that were made, where `--boot` has made a machine before.
+/// Tries packages that were made, where a machine was made for that and can be booted.
 pub(super) fn check(out: &Path) -> Result<Tally> {
-    let made = (!root().exists()).then(|| "`cargo xtask package --boot` once".to_string());
-    if let Some(what) = nspawn::missing().and(made).told() {
-        println!("package: booted machine: skipped, it needs {what}");
-        return Ok(Tally::SKIP);
+    let made = (!root().exists()).then(|| "`cargo xtask setup`".to_string());
+    let lacks = nspawn::missing().and(made).told();
+    let booted = match lacks {
+        Some(what) => Err(what),
+        None => Machine::boot(&root(), Root::Kept)
+            .map_err(|error| format!("a machine that may boot another ({error:#})")),
+    };
+    match booted {
+        Ok(machine) => try_on(out, machine, FEW_UPGRADES),
+        Err(what) => {
+            println!("package: booted machine: skipped, it needs {what}");
+            Ok(Tally::SKIP)
+        }
     }
-    try_on(out, FEW_UPGRADES)
 }
 
-/// Boots the machine and makes the steps with the packages of a folder.
-fn try_on(out: &Path, upgrades: usize) -> Result<Tally> {
+/// Makes the steps on a machine with the packages of a folder.
+fn try_on(out: &Path, machine: Machine, upgrades: usize) -> Result<Tally> {
     let root = root();
     fs::copy(package(out, "millpond_", ".deb")?, root.join("root/a.deb"))?;
     let repository = root.join("root/repository");
     fs::remove_dir_all(&repository).or_else(ignore_missing)?;
     publish(out, &repository, &Made::new("boot")?.signer)?;
-    let machine = Machine::boot(&root, Root::Kept)?;
     let bed = Bed { machine, upgrades };
     Ok(nspawn::make_steps("boot", &bed, &STEPS))
 }

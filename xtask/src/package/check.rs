@@ -2,7 +2,7 @@
 //!
 //! Pages, scripts and the default configuration are checked always. Packages are made, compared,
 //! installed below a folder, upgraded, removed and purged where the packagers are there: `cargo
-//! xtask package` installs them.
+//! xtask setup` installs them, or any task that packs.
 //!
 //! Nothing is installed on the machine: dpkg works on a folder, and the scripts of the package know
 //! that by DPKG_ROOT.
@@ -43,8 +43,8 @@ pub(crate) fn run() -> Result<Tally> {
     tally += chart()?;
     if !tools::are_there() {
         println!(
-            "package: skipped, the packagers are not there: `cargo xtask package --check` installs \
-             them into target/tools"
+            "package: skipped, the packagers are not there: `cargo xtask setup` installs them into \
+             target/tools"
         );
         tally += Tally::SKIP;
         return Ok(tally);

@@ -10,8 +10,8 @@
 //! What is packed stands once, in `files.rs`; the manifests of the packagers are written from that.
 //! Times are those of the commit (SOURCE_DATE_EPOCH), so that the same binary gives the same bytes.
 //!
-//! The packagers are programs that `cargo install` builds into `target/tools` at a pinned version,
-//! when somebody packs, and not for tests. `check.rs` is what `cargo xtask test` does of all this.
+//! The packagers are programs that `cargo install` builds into `target/tools` at a pinned version.
+//! `check.rs` is what `cargo xtask test` does of all this.
 //!
 //! `--repository` makes repositories of them, with signed indexes (`repository.rs`).
 
@@ -40,6 +40,7 @@ mod vim;
 
 use crate::guided::Profile;
 use crate::needs::Needs;
+use crate::pace::Pace;
 use crate::tally::Tally;
 use crate::workspace;
 use anyhow::{Context, Result, bail, ensure};
@@ -162,6 +163,24 @@ const TASKS: [&str; 5] = [
     "--container-arm64",
 ];
 
+/// Names of what [`prepare`] makes, for people.
+pub(crate) fn prepared() -> String {
+    format!("the packagers ({})", tools::names())
+}
+
+/// Makes what the checks of packages need beside the binary: the packagers, and the root of the
+/// machine that boots. What cannot be made is named, and the checks that need it are skipped.
+pub(crate) fn prepare(pace: Pace) {
+    for (name, made) in [
+        ("packagers", tools::install(pace)),
+        ("booted machine", boot::prepare(pace)),
+    ] {
+        if let Err(error) = made {
+            println!("package: {name}: {error:#}; what needs it is skipped");
+        }
+    }
+}
+
 /// Builds the packages; with `--check` it checks them, as `cargo xtask test` does.
 pub(crate) fn run(args: &[String]) -> Result<Tally> {
     match args {
@@ -181,7 +200,7 @@ fn check_one(task: &str) -> Result<Tally> {
             None => check::chart(),
         },
         _ => {
-            tools::install()?;
+            tools::install(Pace::Full)?;
             build::dynamic(&Build::Quick)?;
             check()
         }
@@ -205,7 +224,7 @@ fn make(order: &Order) -> Result<Tally> {
         Build::Release | Build::Guided(_) => Compression::Full,
         Build::Quick => Compression::Fast,
     };
-    tools::install()?;
+    tools::install(Pace::Full)?;
     let staged = stage::make(&built, &target())?;
     pack(&staged, &out, compression)?;
     if let Some(profile) = &built.profile {

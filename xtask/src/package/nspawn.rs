@@ -5,6 +5,7 @@
 use super::check::said;
 use super::ignore_missing;
 use crate::needs::Needs;
+use crate::pace::Pace;
 use crate::tally::Tally;
 use anyhow::{Context, Result};
 use millpond_testkit::Deadline;
@@ -52,7 +53,7 @@ pub(super) fn missing() -> Needs {
 }
 
 /// Makes the root of a machine with some packages, once.
-pub(super) fn bootstrap(root: &Path, packages: &str) -> Result<()> {
+pub(super) fn bootstrap(root: &Path, packages: &str, pace: Pace) -> Result<()> {
     if root.exists() {
         return Ok(());
     }
@@ -62,11 +63,13 @@ pub(super) fn bootstrap(root: &Path, packages: &str) -> Result<()> {
         .find_map(|line| line.strip_prefix("VERSION_CODENAME="));
     let new = root.with_extension("new");
     fs::remove_dir_all(&new).or_else(ignore_missing)?;
+    fs::create_dir_all(new.parent().context("a root of a machine has a place")?)?;
     println!("package: a machine is made (a minute)");
     let mut command = Command::new("mmdebstrap");
     command.args(["--quiet", "--variant=minbase"]);
     command.arg(format!("--include=systemd,systemd-sysv,dbus,{packages}"));
-    said(command.arg(names.unwrap_or("stable")).arg(&new))?;
+    command.arg(names.unwrap_or("stable")).arg(&new);
+    said(&mut pace.of(command))?;
     Ok(fs::rename(new, root)?)
 }
 

@@ -16,6 +16,7 @@ use super::check::said;
 use super::nspawn::{self, LOAD, Machine, Root, Step};
 use super::{Build, Compression, build, ignore_missing, pack, stage, target, tools};
 use crate::needs::Needs;
+use crate::pace::Pace;
 use crate::tally::Tally;
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
@@ -61,7 +62,7 @@ struct Fleet {
 
 impl Fleet {
     fn make() -> Result<Fleet> {
-        tools::install()?;
+        tools::install(Pace::Full)?;
         let folder = target().join("rollout");
         fs::create_dir_all(&folder)?;
         packages(&folder)?;
@@ -69,6 +70,7 @@ impl Fleet {
         nspawn::bootstrap(
             &root,
             "openssl,curl,logrotate,procps,python3-apt,openssh-server",
+            Pace::Full,
         )?;
         key(&folder, &root)?;
         let machines = NAMES

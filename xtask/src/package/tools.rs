@@ -2,6 +2,7 @@
 //!
 //! They are no dependencies of the workspace, since nothing but a package needs them.
 
+use crate::pace::Pace;
 use crate::workspace;
 use anyhow::{Result, ensure};
 use std::path::PathBuf;
@@ -28,16 +29,31 @@ pub(super) fn are_there() -> bool {
     TOOLS.iter().all(|(name, _)| path(name).is_file())
 }
 
+/// Names of the packagers, for people.
+pub(super) fn names() -> String {
+    TOOLS.map(|(name, _)| name).join(", ")
+}
+
 /// Installs those that are missing, as their authors locked their dependencies.
-pub(super) fn install() -> Result<()> {
+///
+/// They are compiled in a hurry: they pack a few files, and nobody keeps them.
+pub(super) fn install(pace: Pace) -> Result<()> {
     for (name, version) in TOOLS {
         if path(name).is_file() {
             continue;
         }
         println!("package: {name} {version} is installed into target/tools");
-        let mut command = workspace::cargo(&["install", name, "--locked", "--version", version]);
-        command.arg("--root").arg(folder());
-        ensure!(command.status()?.success(), "{name} cannot be installed");
+        let mut cargo = workspace::cargo(&["install", name, "--locked", "--version", version]);
+        cargo.arg("--root").arg(folder()).arg("--quiet");
+        cargo.envs([
+            ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
+            ("CARGO_PROFILE_RELEASE_LTO", "off"),
+            ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
+        ]);
+        ensure!(
+            pace.of(cargo).status()?.success(),
+            "{name} cannot be installed"
+        );
     }
     Ok(())
 }
