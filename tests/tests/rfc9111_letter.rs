@@ -329,6 +329,8 @@ fn only_unsafe_methods_invalidate_and_only_the_same_origin() -> Result<()> {
     for (host, location, expected) in [
         ("localhost", "/b", "MISS"),
         ("localhost", "/b#part", "MISS"),
+        ("localhost:8080", "/b", "MISS"),
+        ("localhost:8080", "b", "MISS"),
         ("localhost", "http://localhost/b", "MISS"),
         ("localhost", "http://localhost:80/b", "MISS"),
         ("localhost", "http://localhost:8080/b", "HIT"),
@@ -351,6 +353,16 @@ fn only_unsafe_methods_invalidate_and_only_the_same_origin() -> Result<()> {
         bench.get("/b")?;
         bench.client.send(&Request::post("/a", "x").host(host))?;
         assert_eq!(label(&bench.get("/b")?), expected, "{host} {location}");
+    }
+    // The name of the upstream is in the key, as it is without `proxy_cache_key`.
+    for location in ["/usual/b", "b"] {
+        bench.origin.route("/usual/b", control("max-age=100"));
+        let moved = Answer::new(201).header("Location", location);
+        bench.origin.route("/usual/a", moved);
+        bench.get("/usual/b")?;
+        assert_eq!(label(&bench.get("/usual/b")?), "HIT", "{location}");
+        bench.client.send(&Request::post("/usual/a", "x"))?;
+        assert_eq!(label(&bench.get("/usual/b")?), "MISS", "{location}");
     }
     for (method, expected) in [
         ("QUERY", "HIT"),

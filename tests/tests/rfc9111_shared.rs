@@ -4,13 +4,16 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Result;
-use millpond_testkit::{Answer, Client, Framing, Kind, Origin, Proxy, Request, Response};
+use millpond_testkit::{
+    Answer, Client, Framing, Kind, Manners, Origin, Proxy, Request, Resource, Response,
+};
 
 const CONF: &str = "
     proxy_cache_path %%DIR%%/cache keys_zone=z:1m max_size=16m;
     gzip on;
     gzip_types text/plain;
     gzip_min_length 1;
+    map $http_x_language $language { default -; ~. $http_x_language; }
     server {
         listen 127.0.0.1:%%PORT%%;
         proxy_cache z;
@@ -27,6 +30,7 @@ const CONF: &str = "
         location /head/ { proxy_pass http://%%ORIGIN%%/; proxy_cache_convert_head off; }
         location /sliced/ {
             proxy_pass http://%%ORIGIN%%/;
+            proxy_cache_valid any 1h;
             slice 1k;
             proxy_set_header Range $slice_range;
         }
@@ -47,6 +51,22 @@ const CONF: &str = "
             gzip off;
             sub_filter body text;
             sub_filter_types *;
+        }
+        location /proto/ {
+            proxy_pass http://%%ORIGIN%%;
+            proxy_cache_key $http_x_forwarded_proto$uri;
+        }
+        location /cookie/ { proxy_pass http://%%ORIGIN%%; proxy_cache_key $cookie_lang$uri; }
+        location /mapped/ { proxy_pass http://%%ORIGIN%%; proxy_cache_key $language$uri; }
+        location /early/ {
+            set $early $http_x_language;
+            proxy_pass http://%%ORIGIN%%;
+            proxy_cache_key $early$uri;
+        }
+        location /named/ {
+            proxy_pass http://%%ORIGIN%%;
+            proxy_set_header Host $http_host;
+            proxy_cache_key $host$uri;
         }
         location /nginx/ {
             proxy_pass http://%%ORIGIN%%/;
@@ -488,5 +508,118 @@ fn the_cookie_of_a_304_is_not_shared() -> Result<()> {
             "{path}"
         );
     }
+    Ok(())
+}
+
+/// RFC 9111 §4.1: a stored answer is that to a request with these fields. The origin does not get
+/// those that Connection names (RFC 9110 §7.6.1), so its answer is one to another request.
+#[test]
+fn fields_that_connection_names_choose_nothing() -> Result<()> {
+    let bench = bench()?;
+    for (path, name, value) in [
+        ("/proto/a", "X-Forwarded-Proto", "https"),
+        ("/cookie/a", "Cookie", "lang=de"),
+        ("/mapped/a", "X-Language", "de"),
+        ("/early/a", "X-Language", "de"),
+        ("/varied", "Origin", "https://app.test"),
+    ] {
+        bench.origin.answer_with(path, move |request| {
+            let answer = Answer::new(200).header("Cache-Control", "max-age=100");
+            let answer = answer.header("Vary", "Origin");
+            answer.body(request.header(name).unwrap_or("without"))
+        });
+        let named = Request::get(path).header("Connection", name);
+        let held_back = bench.client.send(&named.header(name, value))?;
+        assert_eq!(held_back.text(), "without", "{path}");
+        let other = bench.get_with(path, name, value)?;
+        assert_eq!(
+            (label(&other), other.text()),
+            ("MISS", value.into()),
+            "{path}"
+        );
+        let again = bench.get_with(path, name, value)?;
+        assert_eq!(
+            (label(&again), again.text()),
+            ("HIT", value.into()),
+            "{path}"
+        );
+        // And the other way: what was stored with the field is not for a request without it.
+        let named = Request::get(path).header("Connection", name);
+        let held_back = bench.client.send(&named.header(name, value))?;
+        assert_eq!(held_back.text(), "without", "{path}");
+    }
+    Ok(())
+}
+
+/// A Connection that names nothing else of the request changes nothing.
+#[test]
+fn usual_connections_are_looked_up() -> Result<()> {
+    let bench = bench()?;
+    bench.origin.route("/a", control("max-age=100"));
+    bench.get("/a")?;
+    for connection in [
+        "keep-alive",
+        "close",
+        "X-Not-There",
+        "Upgrade, HTTP2-Settings",
+    ] {
+        let asked = Request::get("/a").header("Connection", connection);
+        let asked = asked.header("Keep-Alive", "timeout=5");
+        let asked = asked.header("HTTP2-Settings", "AAMAAABkAAQAAP__");
+        let hit = bench.client.send(&asked.header("Upgrade", "h2c"))?;
+        assert_eq!(label(&hit), "HIT", "{connection}");
+    }
+    Ok(())
+}
+
+/// RFC 9112 §3.2.2: the Host of a request in absolute form is that of its target, so that nobody
+/// has another host's answer stored for it.
+#[test]
+fn a_target_in_absolute_form_says_the_host() -> Result<()> {
+    let bench = bench()?;
+    bench.origin.answer_with("/named/a", |request| {
+        let answer = Answer::new(200).header("Cache-Control", "max-age=100");
+        answer.body(request.header("Host").unwrap_or("none"))
+    });
+    for (target, host, expected) in [
+        ("http://a.test/named/a", "evil.test", "a.test"),
+        ("/named/a", "a.test", "a.test"),
+        ("http://b.test:99/named/a", "b.test:77", "b.test:99"),
+    ] {
+        let answer = bench.client.send(&Request::get(target).host(host))?;
+        assert_eq!(answer.text(), expected, "{target} {host}");
+    }
+    Ok(())
+}
+
+/// RFC 9111 §5.2.1.7: what is stored of a body in slices answers `only-if-cached`, or 504.
+#[test]
+fn only_what_is_stored_of_a_body_in_slices_answers() -> Result<()> {
+    let bench = bench()?;
+    bench
+        .origin
+        .resource("/a", &Resource::new(Manners::of(5000)));
+    let ask = |range: Option<&str>| {
+        let asked = Request::get("/sliced/a").header("Cache-Control", "only-if-cached");
+        let asked = match range {
+            Some(range) => asked.header("Range", range),
+            None => asked,
+        };
+        bench.client.send(&asked).map(|answer| answer.status)
+    };
+    assert_eq!(ask(Some("bytes=0-10"))?, 504);
+    bench.get_with("/sliced/a", "Range", "bytes=0-10")?;
+    let before = bench.origin.requests().len();
+    for (range, expected) in [
+        (Some("bytes=0-10"), 206),
+        (Some("bytes=1000-1023"), 206),
+        (Some("bytes=0-3000"), 504),
+        (Some("bytes=4000-"), 504),
+        (Some("bytes=0-1,4000-4001"), 504),
+        (None, 504),
+    ] {
+        assert_eq!(ask(range)?, expected, "{range:?}");
+    }
+    assert_eq!(bench.origin.requests().len(), before);
     Ok(())
 }

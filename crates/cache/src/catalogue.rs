@@ -257,6 +257,23 @@ impl CacheZone {
         count <= SLICES_MAX && self.held_slices(set).count() as u64 == count
     }
 
+    /// True if the slices of a stretch of a body are there.
+    pub fn holds(&self, set: SliceSet, stretch: &Range<u64>) -> bool {
+        let Some(last) = stretch
+            .end
+            .checked_sub(1)
+            .filter(|last| *last >= stretch.start)
+        else {
+            return true;
+        };
+        let indexes = set.index_of(stretch.start)..=set.index_of(last);
+        let peeks = self.store.peeks();
+        indexes.clone().count() as u64 <= SLICES_MAX
+            && indexes
+                .into_iter()
+                .all(|index| peeks.is_there(&set.key(self.keys(), index)))
+    }
+
     fn held_slices(&self, set: SliceSet) -> impl Iterator<Item = Range<u64>> {
         let count = set.count().min(SLICES_MAX);
         let peeks = self.store.peeks();

@@ -82,6 +82,12 @@ impl Values {
         Ref::filter_map(slot.borrow(), Option::as_ref).ok()
     }
 
+    /// True if a variable has a value by now.
+    pub fn are_any(&self) -> bool {
+        let mut slots = self.0.as_deref().into_iter().flatten();
+        slots.any(|slot| slot.borrow().is_some())
+    }
+
     /// A copy that shares nothing.
     pub fn detach(&self) -> Self {
         let slots = self.0.as_deref();

@@ -97,6 +97,10 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
         req.is_head() && !self.converts_head() && by_rfc::is_on(req, &self.target)
     }
 
+    fn holds_fields_back(&self) -> bool {
+        by_rfc::holds_fields_back(self.req.borrow(), &self.target)
+    }
+
     fn any_true(&mut self, choose: fn(&BypassPolicy) -> &Option<Vec<Template>>) -> bool {
         let req = self.req.borrow_mut();
         let protocol = self.target.protocol;
@@ -273,7 +277,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     }
 
     fn must_bypass(&mut self) -> bool {
-        self.any_true(|policy| &policy.bypass)
+        self.holds_fields_back() || self.any_true(|policy| &policy.bypass)
     }
 
     fn must_be_stored(&mut self) -> bool {
@@ -287,7 +291,9 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     }
 
     fn must_not_store(&mut self) -> bool {
-        self.is_head_by_rfc() || self.any_true(|policy| &policy.no_cache)
+        self.is_head_by_rfc()
+            || self.holds_fields_back()
+            || self.any_true(|policy| &policy.no_cache)
     }
 
     fn has_content(&self) -> bool {

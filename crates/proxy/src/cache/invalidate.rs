@@ -84,12 +84,9 @@ fn of_references(
     head: &ResponseHead,
 ) -> Vec<Bytes> {
     let mut removed = Vec::new();
-    let Some(place) = Place::of(Scheme::Http, &req.host) else {
+    let target_here = req.unparsed_uri().to_vec();
+    let Some(here) = url_of((&req.host, req.host_port), target_here) else {
         return removed;
-    };
-    let here = Url {
-        place,
-        target: req.unparsed_uri().to_vec(),
     };
     for known in [Known::Location, Known::ContentLocation] {
         let reference = head.fields.get(known);
@@ -98,7 +95,7 @@ fn of_references(
         let Some(path) = path else {
             continue;
         };
-        let mut other = req.background();
+        let mut other = beside(req);
         if target::set_path(&mut other, &Bytes::from(path)).is_ok() {
             removed.extend(remove(&mut other, target, zone));
         }
@@ -110,7 +107,7 @@ fn of_references(
 /// the request itself would be; the texts of the keys.
 fn remove(req: &mut Request, target: &PassTarget, zone: &Arc<CacheZone>) -> Vec<Bytes> {
     let mut texts = keys(req, target, zone);
-    let mut safe = req.background();
+    let mut safe = beside(req);
     safe.method = Method::Get;
     safe.head = Rc::new(req.head.as_safe(Method::Get));
     safe.body = RequestBody::none();
@@ -121,6 +118,24 @@ fn remove(req: &mut Request, target: &PassTarget, zone: &Arc<CacheZone>) -> Vec<
         zone.invalidate(&zone.primary(text.clone()));
     }
     texts
+}
+
+/// Another request of the same client, whose keys are made as those of this one were.
+fn beside(req: &Request) -> Request {
+    let other = req.background();
+    let trace = req.upstream.borrow();
+    let mut its = other.upstream.borrow_mut();
+    // `$proxy_host` and `$proxy_port`.
+    (its.host, its.port) = (trace.host.clone(), trace.port);
+    drop(its);
+    other
+}
+
+/// URL of a request, as far as clients of this server see it.
+fn url_of((host, port): (&[u8], Option<u16>), target: Vec<u8>) -> Option<Url> {
+    let mut place = Place::of(Scheme::Http, host)?;
+    place.port = port.unwrap_or(place.port);
+    Some(Url { place, target })
 }
 
 /// Texts of the keys that a request is looked up by. Without a key nothing is stored either.
@@ -145,10 +160,7 @@ mod tests {
     use super::*;
 
     fn target_of(reference: &str, host: &str, port: Option<u16>) -> Option<String> {
-        let here = Url {
-            place: Place::of(Scheme::Http, host.as_bytes()).unwrap(),
-            target: b"/d/e?q".to_vec(),
-        };
+        let here = url_of((host.as_bytes(), port), b"/d/e?q".to_vec()).unwrap();
         let target = target_on_origin(reference.as_bytes(), &here, port)?;
         Some(String::from_utf8(target).unwrap())
     }
@@ -178,6 +190,9 @@ mod tests {
             ("a/b", None, Some("/d/a/b")),
             ("../a", None, Some("/a")),
             ("?a", None, Some("/d/e?a")),
+            ("/a", Some(8080), Some("/a")),
+            ("b", Some(8080), Some("/d/b")),
+            ("/a", Some(443), Some("/a")),
             ("", None, Some("/d/e?q")),
         ] {
             let target = target_of(reference, "h.example", port);

@@ -64,6 +64,7 @@ pub fn begin<'a>(
     if cache.has_detours {
         vary_as::note(req, target);
     }
+    let is_held_back = by_rfc::holds_fields_back(req, target);
     if must_read_body(req, target.protocol) {
         if let Some(kind) = content_key::kind(req, target.protocol) {
             let of = (zone.into_arc(), kind);
@@ -94,16 +95,11 @@ pub fn begin<'a>(
             let key = zone.primary(no_vary_search::key(req, target, &zone)?);
             return begin_past(rest(req, target, cache, (key, ZoneOf::Request(zone))));
         }
-        if location
-            .settings
-            .pass(target.protocol)
-            .bypass
-            .bypass
-            .is_some()
-        {
-            let key = zone.primary(key(req, target)?);
-            return begin_past(rest(req, target, cache, (key, zone)));
-        }
+    }
+    let bypass = &location.settings.pass(target.protocol).bypass.bypass;
+    if is_held_back || cache.has_detours && bypass.is_some() {
+        let key = zone.primary(key(req, target)?);
+        return begin_past(rest(req, target, cache, (key, zone)));
     }
     begin_with_look(req, (location, target), cache, zone)
 }

@@ -19,8 +19,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use millpond_cache::fill::Streaming;
+use millpond_cache::head::SliceSet;
 use millpond_cache::range::RangeFill;
-use millpond_cache::reason::{FillRole, Note};
+use millpond_cache::reason::{FillRole, Note, Reason};
 use millpond_cache::slice::generation::Generation;
 use millpond_cache::slice::reader::{SliceFailure, SliceReader};
 use millpond_cache::slice::{ClientWish, First, SIZE_AUTO, SIZE_MAX, SliceSize, Slicing, Trust};
@@ -38,6 +39,7 @@ use super::body::{Resume, piece};
 use super::exchange::PassExchange;
 use crate::conditional::range::first_wanted;
 use crate::request::Request;
+use crate::upstream::by_rfc;
 use crate::upstream::pass::PassTarget;
 use crate::upstream::pass_settings::SettingsByProtocol as _;
 use millpond_exchange::protocol::Protocol;
@@ -60,6 +62,8 @@ pub(crate) fn slicing(req: &Request, target: &PassTarget) -> Option<Slicing> {
         Method::Head if !settings.method.convert_head => return None,
         Method::Head => ClientWish::Head,
         Method::Get => match req.field(Known::Range).and_then(first_range) {
+            // nginx: whether the range counts is only known with the version.
+            Some(_) if !is_auto && req.head.has(Known::IfRange) => ClientWish::Whole,
             Some(spec) => ClientWish::Range(spec),
             None => ClientWish::Whole,
         },
@@ -99,6 +103,11 @@ pub(crate) async fn open(
     response.parts.rule = RangeRule::Allowed;
     response.parts.are_assembled = true;
     let wanted = first_wanted(req, response);
+    refuse_gaps(
+        req,
+        (target, zone),
+        (&generation.set, response, wanted.as_ref()),
+    )?;
     let brought = req.upstream.borrow().account.brought;
     let reader = reader(req, target, &generation, wanted.clone().unwrap_or(0..0));
     let mut reader = reader.with_brought(brought);
@@ -125,6 +134,31 @@ pub(crate) async fn open(
         });
     }
     Ok(())
+}
+
+/// RFC 9111 §5.2.1.7: `only-if-cached` is answered with what is stored of a body, or 504.
+fn refuse_gaps(
+    req: &Request,
+    (target, zone): (&PassTarget, &CacheZone),
+    (set, response, wanted): (&SliceSet, &Response, Option<&Range<u64>>),
+) -> Result<(), SliceFailure> {
+    let rules = by_rfc::rules(req, target);
+    let is_limited = rules.asked().is_some_and(|asked| asked.only_if_cached);
+    let Some(first) = wanted.filter(|_| is_limited) else {
+        return Ok(());
+    };
+    // Of several ranges the whole is asked for.
+    let is_one = response.parts.first_look.range.is_some();
+    let needed = if is_one { first.clone() } else { 0..set.total };
+    if zone.holds(*set, &needed) {
+        return Ok(());
+    }
+    let mut trace = req.upstream.borrow_mut();
+    trace.account.note(Note::Because(Reason::OnlyIfCached));
+    Err(SliceFailure::Failed {
+        status: 504,
+        cause: None,
+    })
 }
 
 /// Notes a request's part in bringing its first bytes, unless it has one already.

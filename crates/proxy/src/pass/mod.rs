@@ -22,7 +22,7 @@ use crate::content;
 use crate::phase::{Begun, Flow};
 use crate::request::Request;
 use crate::upstream::pass::{PassTarget, may_cache, note_host};
-use crate::upstream::{cdn_loop, max_forwards, memcached};
+use crate::upstream::{by_rfc, cdn_loop, max_forwards, memcached};
 use millpond_exchange::failure::Failure;
 use millpond_exchange::protocol::Protocol;
 use millpond_exchange::response::Response;
@@ -37,6 +37,7 @@ pub(crate) fn begin<'a>(
     if target.protocol == Protocol::Memcached {
         return memcached::begin(req, target);
     }
+    by_rfc::take_in(req, target);
     cdn_loop::check(req, target.protocol)?;
     if let Some(response) = max_forwards::answer(req, target.protocol) {
         return content::respond(req, Box::new(response)).map(Begun::Done);

@@ -10,6 +10,11 @@
 //! 5. An answer without a Date that can be read gets the time when it came, once (RFC 9110 §6.6.1).
 //! 6. Messages that go through say so in Via, in both directions (RFC 9110 §7.6.3); a stored answer
 //!    keeps the Via that it came with.
+//! 7. An answer is that to the request which keys and variants were made of (RFC 9111 §4.1), so the
+//!    fields that do not go on are gone before. Where a variable may have been made of them by then,
+//!    the request is neither looked up nor its answer stored.
+
+use std::rc::Rc;
 
 use bytes::Bytes;
 use millpond_cache::conformance::{Conformance, Rules};
@@ -20,6 +25,7 @@ use millpond_semantics::date::{format_http_date, parse_http_date_by_rfc};
 use millpond_semantics::list;
 use millpond_semantics::reuse::RequestRules;
 use millpond_system::clock;
+use millpond_wire::head::RequestHead;
 use millpond_wire::header::{Field, Fields, Known, KnownSet};
 use millpond_wire::http1::Version;
 use millpond_wire::http1::response::ResponseHead;
@@ -29,9 +35,58 @@ use crate::request::Request;
 use crate::upstream::pass_settings::SettingsByProtocol as _;
 use millpond_exchange::response::{RangeRule, Response};
 
+/// Names that a request's Connection may have although it has fields of them: these are about the
+/// connection, and no answer depends on them.
+const OF_REQUEST: [&[u8]; 8] = [
+    b"connection",
+    b"http2-settings",
+    b"keep-alive",
+    b"proxy-connection",
+    b"te",
+    b"trailer",
+    b"transfer-encoding",
+    b"upgrade",
+];
+
 /// True where the location's cache follows the RFC.
 pub fn is_on(req: &Request, target: &PassTarget) -> bool {
     req.location.settings.by_rfc.contains(target.protocol)
+}
+
+/// The fields of a request that its Connection names, which the origin does not get (INVARIANT 1).
+fn held_back(head: &RequestHead) -> impl Iterator<Item = &[u8]> {
+    let of_connection = |name: &[u8]| {
+        let mut known = OF_REQUEST.iter();
+        known.any(|other| other.eq_ignore_ascii_case(name))
+    };
+    let named = head.get_all(Known::Connection).flat_map(list::members);
+    named.filter(move |name| !of_connection(name) && head.find_all(name).next().is_some())
+}
+
+/// True where fields are left that the origin does not get (INVARIANT 7).
+pub fn holds_fields_back(req: &Request, target: &PassTarget) -> bool {
+    is_on(req, target) && held_back(&req.head).next().is_some()
+}
+
+/// Makes of a request's head the one that goes on: without the fields that Connection names
+/// (INVARIANT 7), and in absolute form with the Host of the target, whatever Host the client wrote
+/// beside it (RFC 9112 §3.2.2).
+pub fn take_in(req: &mut Request, target: &PassTarget) {
+    if !is_on(req, target) {
+        return;
+    }
+    let head = &req.head;
+    let authority = head.authority();
+    let has_other_host = !authority.is_empty() && !head.get_all(Known::Host).eq([authority]);
+    let host = has_other_host.then_some((Known::Host, &b"Host"[..], authority));
+    let dropped = held_back(head)
+        .filter(|_| !req.values.are_any())
+        .map(|name| (Known::Other, name, &b""[..]));
+    let changes: Vec<_> = host.into_iter().chain(dropped).collect();
+    if !changes.is_empty() {
+        let changed = head.with(&changes);
+        req.head = Rc::new(changed);
+    }
 }
 
 /// The rules of a request's walk through the cache.
