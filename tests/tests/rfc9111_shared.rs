@@ -524,13 +524,13 @@ fn fields_that_connection_names_choose_nothing() -> Result<()> {
         ("/varied", "Origin", "https://app.test"),
     ] {
         bench.origin.answer_with(path, move |request| {
-            let answer = Answer::new(200).header("Cache-Control", "max-age=100");
-            let answer = answer.header("Vary", "Origin");
+            let answer = control("max-age=100").header("Vary", "Origin");
             answer.body(request.header(name).unwrap_or("without"))
         });
-        let named = Request::get(path).header("Connection", name);
-        let held_back = bench.client.send(&named.header(name, value))?;
-        assert_eq!(held_back.text(), "without", "{path}");
+        let named = Request::get(path)
+            .header("Connection", name)
+            .header(name, value);
+        assert_eq!(bench.client.send(&named)?.text(), "without", "{path}");
         let other = bench.get_with(path, name, value)?;
         assert_eq!(
             (label(&other), other.text()),
@@ -544,9 +544,7 @@ fn fields_that_connection_names_choose_nothing() -> Result<()> {
             "{path}"
         );
         // And the other way: what was stored with the field is not for a request without it.
-        let named = Request::get(path).header("Connection", name);
-        let held_back = bench.client.send(&named.header(name, value))?;
-        assert_eq!(held_back.text(), "without", "{path}");
+        assert_eq!(bench.client.send(&named)?.text(), "without", "{path}");
     }
     Ok(())
 }
@@ -563,10 +561,12 @@ fn usual_connections_are_looked_up() -> Result<()> {
         "X-Not-There",
         "Upgrade, HTTP2-Settings",
     ] {
-        let asked = Request::get("/a").header("Connection", connection);
-        let asked = asked.header("Keep-Alive", "timeout=5");
-        let asked = asked.header("HTTP2-Settings", "AAMAAABkAAQAAP__");
-        let hit = bench.client.send(&asked.header("Upgrade", "h2c"))?;
+        let asked = Request::get("/a")
+            .header("Connection", connection)
+            .header("Keep-Alive", "timeout=5")
+            .header("HTTP2-Settings", "AAMAAABkAAQAAP__")
+            .header("Upgrade", "h2c");
+        let hit = bench.client.send(&asked)?;
         assert_eq!(label(&hit), "HIT", "{connection}");
     }
     Ok(())
@@ -600,11 +600,10 @@ fn only_what_is_stored_of_a_body_in_slices_answers() -> Result<()> {
         .origin
         .resource("/a", &Resource::new(Manners::of(5000)));
     let ask = |range: Option<&str>| {
-        let asked = Request::get("/sliced/a").header("Cache-Control", "only-if-cached");
-        let asked = match range {
-            Some(range) => asked.header("Range", range),
-            None => asked,
-        };
+        let mut asked = Request::get("/sliced/a").header("Cache-Control", "only-if-cached");
+        if let Some(range) = range {
+            asked = asked.header("Range", range);
+        }
         bench.client.send(&asked).map(|answer| answer.status)
     };
     assert_eq!(ask(Some("bytes=0-10"))?, 504);

@@ -62,8 +62,8 @@ fn if_range_on_a_cold_entry_gets_the_right_bytes(protocol: Protocol) -> Result<(
     Ok(())
 }
 
-/// A range that begins behind the end of the version that is there, as when the rest of an older and
-/// longer one is asked for, is not 416 if If-Range says so (RFC 9110 §13.1.5).
+/// A range behind the end of the version that is there, as when the rest of an older and longer one
+/// is asked for: If-Range is weighed before it is 416 (RFC 9110 §13.1.5).
 fn if_range_fails_before_a_range_that_is_not_there(protocol: Protocol) -> Result<()> {
     let behind = format!("bytes={}-", LEN + 5 * SLICE);
     for (condition, counts) in CONDITIONS {

@@ -103,11 +103,12 @@ pub(crate) async fn open(
     response.parts.rule = RangeRule::Allowed;
     response.parts.are_assembled = true;
     let wanted = first_wanted(req, response);
-    refuse_gaps(
-        req,
-        (target, zone),
-        (&generation.set, response, wanted.as_ref()),
-    )?;
+    if let Some(first) = &wanted
+        && is_limited(req, target)
+    {
+        let is_one = response.parts.first_look.range.is_some();
+        refuse_gaps(req, zone, (&generation.set, is_one.then_some(first)))?;
+    }
     let brought = req.upstream.borrow().account.brought;
     let reader = reader(req, target, &generation, wanted.clone().unwrap_or(0..0));
     let mut reader = reader.with_brought(brought);
@@ -136,21 +137,20 @@ pub(crate) async fn open(
     Ok(())
 }
 
-/// RFC 9111 §5.2.1.7: `only-if-cached` is answered with what is stored of a body, or 504.
+/// RFC 9111 §5.2.1.7: `only-if-cached`.
+fn is_limited(req: &Request, target: &PassTarget) -> bool {
+    let rules = by_rfc::rules(req, target);
+    rules.asked().is_some_and(|asked| asked.only_if_cached)
+}
+
+/// Refuses with 504 what is not all stored: one range, or the whole.
 fn refuse_gaps(
     req: &Request,
-    (target, zone): (&PassTarget, &CacheZone),
-    (set, response, wanted): (&SliceSet, &Response, Option<&Range<u64>>),
+    zone: &CacheZone,
+    (set, range): (&SliceSet, Option<&Range<u64>>),
 ) -> Result<(), SliceFailure> {
-    let rules = by_rfc::rules(req, target);
-    let is_limited = rules.asked().is_some_and(|asked| asked.only_if_cached);
-    let Some(first) = wanted.filter(|_| is_limited) else {
-        return Ok(());
-    };
-    // Of several ranges the whole is asked for.
-    let is_one = response.parts.first_look.range.is_some();
-    let needed = if is_one { first.clone() } else { 0..set.total };
-    if zone.holds(*set, &needed) {
+    let whole = 0..set.total;
+    if zone.holds(*set, range.unwrap_or(&whole)) {
         return Ok(());
     }
     let mut trace = req.upstream.borrow_mut();

@@ -10,9 +10,9 @@
 //! 5. An answer without a Date that can be read gets the time when it came, once (RFC 9110 §6.6.1).
 //! 6. Messages that go through say so in Via, in both directions (RFC 9110 §7.6.3); a stored answer
 //!    keeps the Via that it came with.
-//! 7. An answer is that to the request which keys and variants were made of (RFC 9111 §4.1), so the
-//!    fields that do not go on are gone before. Where a variable may have been made of them by then,
-//!    the request is neither looked up nor its answer stored.
+//! 7. An answer is that to the request of which keys and variants were made (RFC 9111 §4.1): the
+//!    fields that do not go on are gone before. Where a variable may have been made of them by
+//!    then, the request is neither looked up nor its answer stored.
 
 use std::rc::Rc;
 
