@@ -43,8 +43,8 @@ pub(crate) mod run;
 pub(crate) mod table;
 pub mod version;
 
-use millpond_conf::value::{FromWord, WordError, parse_offset};
-use millpond_conf::{OffOr, ParseContext, Word};
+use millpond_conf::value::{FromWord, WordError};
+use millpond_conf::{ByteSize, OffOr, ParseContext, Word};
 use millpond_semantics::range::RangeSpec;
 
 /// The longest slice: a slice that is asked for from its middle on waits in memory for its
@@ -113,14 +113,13 @@ pub enum SliceSize {
 impl FromWord for SliceSize {
     const SYNTAX: &'static str = "auto | size";
 
-    fn from_word(word: &Word, _: &mut ParseContext) -> Result<Self, WordError> {
+    fn from_word(word: &Word, cx: &mut ParseContext) -> Result<Self, WordError> {
         if word.text == "auto" {
             return Ok(SliceSize::Auto);
         }
-        match parse_offset(&word.text) {
-            Some(0) => Ok(SliceSize::Off),
-            Some(bytes) => Ok(SliceSize::Bytes(bytes)),
-            None => Err(WordError::Invalid),
+        match ByteSize::from_word(word, cx)? {
+            ByteSize(0) => Ok(SliceSize::Off),
+            ByteSize(bytes) => Ok(SliceSize::Bytes(bytes)),
         }
     }
 }

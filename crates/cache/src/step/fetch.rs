@@ -47,6 +47,8 @@ pub(crate) struct Fetch {
     lead: Option<Lead>,
     /// The stale entry that the answer is to replace or renew.
     stale: Option<Stale>,
+    /// True if the answer is to replace a stale entry, in reserve or not.
+    refreshes: bool,
     /// The seed of the variants of the key, as far as it is known without a stale entry.
     seed: u64,
     /// Treatment of a failure that is answered.
@@ -120,6 +122,7 @@ impl Fetch {
         Fetch {
             lead: Some(lead),
             stale: None,
+            refreshes: false,
             seed,
             memory: Memory::Remember,
             extent: Extent::Slices,
@@ -132,6 +135,7 @@ impl Fetch {
         Fetch {
             lead: Some(lead),
             stale: None,
+            refreshes: false,
             seed: 0,
             memory: Memory::Forget,
             extent: Extent::Slices,
@@ -144,6 +148,7 @@ impl Fetch {
         Fetch {
             lead: Some(lead),
             seed: stale.found.head.seed,
+            refreshes: true,
             stale: Some(stale),
             memory: Memory::Remember,
             extent: Extent::Slices,
@@ -157,6 +162,7 @@ impl Fetch {
             lead: None,
             seed: 0,
             stale: Some(stale),
+            refreshes: true,
             memory: Memory::Forget,
             extent: Extent::Slices,
             status: CacheStatus::Expired,
@@ -168,6 +174,7 @@ impl Fetch {
         Fetch {
             lead: Some(lead),
             stale: None,
+            refreshes: true,
             seed: stale.found.head.seed,
             memory: Memory::Remember,
             extent: Extent::Slices,
@@ -180,6 +187,7 @@ impl Fetch {
         Fetch {
             lead: Some(place.lead),
             stale,
+            refreshes: place.refreshes,
             seed: place.seed,
             memory: Memory::Remember,
             extent: Extent::Whole,
@@ -262,7 +270,6 @@ impl Fetch {
         failure: X::Failure,
     ) -> Result<Step<X>, X::Failure> {
         let cause = failure.cause();
-        let is_refresh = self.stale.is_some();
         // RFC 9111 §5.2.2.2: what must be validated and cannot be is answered with 504.
         let is_bound = self
             .stale
@@ -276,7 +283,7 @@ impl Fetch {
         let status = failure.status();
         let stale = self.stale.filter(|stale| stale.covers_failure(walk, cause));
         if let Some(lead) = self.lead {
-            if is_refresh {
+            if self.refreshes {
                 back_off(walk, &lead, RefreshFailure::Failed(cause));
             }
             if stale.is_none() && self.memory == Memory::Remember {
@@ -314,7 +321,7 @@ impl Fetch {
                 let place = Place {
                     lead,
                     status: self.status,
-                    refreshes: stale.is_some(),
+                    refreshes: self.refreshes,
                     seed: self.seed,
                 };
                 let taken = match asked {

@@ -70,6 +70,9 @@ pub use wait::Wait;
 use fetch::{Fetch, Place, Stale};
 use read::Read;
 
+/// Most requests of an update: with the validators, for a range, and for the whole without either.
+const UPDATE_ASKS: usize = 3;
+
 /// Steps of one walk; more means that fills of this key end again and again before they can be
 /// joined, and the request is passed on by itself (arbitrary).
 const STEPS_MAX: usize = 16;
@@ -317,9 +320,14 @@ pub fn pass_on<F>(fetched: F) -> Served<F> {
 
 /// Updates a stale entry for no client.
 pub(crate) async fn update<X: Exchange>(mut x: X, walk: Walk, lead: Lead, stale: Stale) {
-    let fetch = Fetch::stale(lead, stale);
-    // A failed update leaves the stale entry as it is; the upstream code has logged why.
-    let _ = fetch.run(&mut x, &walk).await;
+    let mut fetch = Fetch::stale(lead, stale);
+    for _ in 0..UPDATE_ASKS {
+        fetch = match fetch.run(&mut x, &walk).await {
+            Ok(Step::Fetch(next)) => next,
+            // A failed update leaves the stale entry as it is; the upstream code has logged why.
+            Ok(_) | Err(_) => return,
+        };
+    }
 }
 
 /// A finished entry with its head, as if it had been looked up.

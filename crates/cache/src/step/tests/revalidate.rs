@@ -183,6 +183,36 @@ fn a_revalidation_in_the_background_renews_too() {
     });
 }
 
+/// RFC 9111 §4.3.4: a 304 of another strong validator updates nothing. The origin is asked for the
+/// whole, and what it says then counts, though nobody waits for it.
+#[test]
+fn a_304_of_another_version_has_the_whole_asked_for_in_the_background() {
+    let new = || ok("new").cc("max-age=60");
+    let own = || ok("own").cc("private");
+    for (answer, next) in [
+        (new(), "HIT new"),
+        (own(), "MISS own"),
+        (status(404), "MISS "),
+    ] {
+        run(|mut bench| async move {
+            bench.policies.revalidate.in_background = true;
+            let ask = || Client {
+                rules: by_rfc(),
+                ..client("k")
+            };
+            let stored = ok("old").cc("max-age=60, stale-while-revalidate=1000");
+            let bench = with_stale(bench, stored).await;
+            let other = status(304).field("ETag", "\"2\"");
+            bench.script([other, answer.clone(), answer]);
+            assert_eq!(bench.send(ask()).await.text(), "STALE old");
+            pass_time(SECOND).await;
+            assert_eq!(bench.ask(1).if_none_match.unwrap(), "\"1\"");
+            assert_eq!(bench.ask(2).if_none_match, None);
+            assert_eq!(bench.send(ask()).await.text(), next);
+        });
+    }
+}
+
 /// RFC 9111 §4.4: what was asked before a change is not found after it, whether it was stored.
 #[test]
 fn an_invalidation_covers_the_entry_and_the_fills_that_run() {
