@@ -380,6 +380,7 @@ pub(crate) fn post_rewrite(req: &mut Request) -> Result<Flow, Failure> {
         return Ok(Flow::Next);
     }
     spend_uri_change(req)?;
+    close_after_answer(req);
     Ok(Flow::Jump(Phase::FindConfig))
 }
 
@@ -409,8 +410,9 @@ pub fn redirect(
     req.path.is_changed = true;
     req.path.is_changed_in_location = false;
     req.path.has_left_prefix = false;
-    forget_location(req);
+    leave_location(req);
     req.location = Arc::clone(&req.server.location);
+    close_after_answer(req);
     Ok(Flow::Jump(Phase::ServerRewrite))
 }
 
@@ -430,11 +432,12 @@ pub fn redirect_named(req: &mut Request, name: &[u8]) -> Result<Flow, Failure> {
             "could not find named location \"{name}\""
         )));
     };
-    req.location = Arc::clone(location);
+    let location = Arc::clone(location);
+    leave_location(req);
+    req.location = location;
     limit_method(req);
     req.is_internal = true;
     req.path.is_changed_in_location = false;
-    forget_location(req);
     Ok(Flow::Jump(Phase::Rewrite))
 }
 
@@ -448,9 +451,25 @@ pub fn limit_method(req: &mut Request) {
 }
 
 /// Clears what the location that is left has found out, which is nothing to the next one.
-fn forget_location(req: &mut Request) {
+fn leave_location(req: &mut Request) {
+    close_after_answer(req);
     req.path.adds_to_alias = false;
     req.pass_is_lost = false;
     // nginx: `$proxy_host` and `$proxy_port` are of the location that answers.
     req.upstream.borrow_mut().host = None;
+}
+
+/// nginx: one location on a request's way that keeps no connection has it closed, whichever makes
+/// the answer.
+fn close_after_answer(req: &Request) {
+    let http1 = req.client.http1().filter(|_| !req.is_subrequest());
+    if let Some(http1) = http1
+        && !req
+            .location
+            .settings
+            .keep_alive
+            .keeps(http1.connection.requests.get())
+    {
+        http1.keep_alive.set(false);
+    }
 }

@@ -143,6 +143,50 @@ fn a_length_that_lies_is_refused() -> Result<()> {
     })
 }
 
+/// RFC 9114 §4.1.2: a request that ends before its length is malformed, and one that is reset is
+/// none: no origin gets it as a whole one.
+#[test]
+fn bodies_that_break_off_are_whole_for_no_origin() -> Result<()> {
+    let (origin, identity) = (Origin::start()?, identity()?);
+    origin.route("/*", Answer::new(200).body("taken"));
+    let mut proxy = proxy(&origin, &identity).start()?;
+    let passing = "proxy_buffering off; proxy_request_buffering off; proxy_http_version 1.1;";
+    proxy.set_conf(&CONF.replace("proxy_buffering off;", passing))?;
+    proxy.restart()?;
+    run(async {
+        let mut client = connect(proxy.port(), &identity).await?;
+        for path in ["/collected", "/plain/passed"] {
+            let mut short = request("POST", &format!("{path}/short"))?;
+            short.headers_mut().insert("content-length", 10.into());
+            let mut stream = client.send.send_request(short).await?;
+            stream.send_data(Bytes::from_static(b"four")).await?;
+            stream.finish().await?;
+            let answer = stream.recv_response().await;
+            ensure!(
+                answer.as_ref().map_or(400, |head| head.status().as_u16()) == 400,
+                "{path}: {answer:?}"
+            );
+            for length in [None, Some(10)] {
+                let mut reset = request("POST", &format!("{path}/reset"))?;
+                if let Some(length) = length {
+                    reset.headers_mut().insert("content-length", length.into());
+                }
+                let mut stream = client.send.send_request(reset).await?;
+                stream.send_data(Bytes::from_static(b"four")).await?;
+                stream.stop_stream(h3::error::Code::H3_REQUEST_CANCELLED);
+            }
+        }
+        // Whatever was passed on of them was so before this one.
+        let whole = request("POST", "/plain/passed/whole")?;
+        let answer = ask(&mut client.send, whole, &[Bytes::from_static(b"all")]).await?;
+        ensure!(answer.text() == "taken");
+        Ok(())
+    })?;
+    let came: Vec<String> = origin.requests().into_iter().map(|it| it.target).collect();
+    ensure!(came == ["/plain/passed/whole"], "{came:?}");
+    Ok(())
+}
+
 #[test]
 fn trailers_of_origins_end_the_answer() -> Result<()> {
     let (origin, identity) = (Origin::start()?, identity()?);

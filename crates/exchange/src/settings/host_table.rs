@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! 1. A pattern is in the table once; the first value stays.
-//! 2. A wildcard stands for one label or more, never for nothing.
+//! 2. A wildcard in front stands for one label or more, of which the first may be empty (nginx:
+//!    `.example.com` is under `*.example.com`); one at the end stands for one byte or more.
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -98,9 +99,7 @@ impl<T> HostTable<T> {
             return None;
         }
         // The first dot leaves the longest name.
-        memchr::memchr_iter(b'.', host)
-            .filter(|dot| *dot > 0)
-            .find_map(|dot| self.under.get(host.get(dot..)?))
+        memchr::memchr_iter(b'.', host).find_map(|dot| self.under.get(host.get(dot..)?))
     }
 
     fn find_before(&self, host: &[u8]) -> Option<&T> {
@@ -159,7 +158,8 @@ mod tests {
             ("x.b.example.com", Some("*.b.example.com")),
             ("b.example.com", Some("*.example.com")),
             ("example.com", None),
-            (".example.com", None),
+            (".example.com", Some("*.example.com")),
+            (".example.net", None),
             ("example.org", Some(".example.org")),
             ("x.example.org", Some(".example.org")),
             ("www.example.net", Some("www.example.*")),

@@ -40,7 +40,8 @@ impl ServerName {
 
     /// True if a host, in lower case, has this name.
     pub fn matches(&self, host: &[u8]) -> Result<bool, GaveUp> {
-        let is_under = |name: &[u8]| host.len() > name.len() && host.ends_with(name);
+        // nginx: the first of the labels may be empty.
+        let is_under = |name: &[u8]| host.ends_with(name);
         Ok(match self {
             ServerName::Exact(name) => host == name,
             ServerName::Under(name) => is_under(name),

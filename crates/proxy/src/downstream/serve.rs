@@ -241,10 +241,24 @@ fn is_misread(req: &Request, response: &Response) -> bool {
     is_success && response.delivery.tunnel.is_none() && websocket::is_asked(&req.head)
 }
 
+/// A request's target, as far as it could be taken apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Target {
+    Good,
+    None,
+}
+
 /// Answers a request with a refusal.
 async fn answer_refused(req: &mut Request, listen: &Listen, refusal: Refusal) -> End {
     // A target that is none is refused by the default server.
     let found = find_server(req, listen);
+    if req.client.http1().is_some() {
+        let target = match &found {
+            Ok(()) => Target::Good,
+            Err(_) => Target::None,
+        };
+        forget_unread(req, target);
+    }
     let refusal = match found {
         Err(worse) if refusal.yields_to_target => worse.into(),
         _ => refusal,
@@ -261,6 +275,20 @@ async fn answer_refused(req: &mut Request, listen: &Listen, refusal: Refusal) ->
         Ok(()) => End::Refused,
         Err(_) => End::Spent,
     }
+}
+
+/// nginx: a line that cannot be read counts for nothing, and a target that is none is refused
+/// before any field is read.
+fn forget_unread(req: &mut Request, target: Target) {
+    let len = match target {
+        _ if req.head.target().is_empty() => 0,
+        Target::Good => return,
+        Target::None => {
+            req.head = Rc::new(req.head.line_alone());
+            req.head.head_len()
+        }
+    };
+    req.client.request_bytes.set(len as u64);
 }
 
 async fn send(req: &mut Request, response: &mut Response) -> Result<(), SendError> {

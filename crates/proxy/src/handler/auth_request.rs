@@ -22,8 +22,8 @@ use crate::request::Request;
 use crate::request::page::Kind;
 use crate::rewrite::set::{self, Variable};
 use crate::subrequest::{self, Target};
-use millpond_exchange::failure::Failure;
-use millpond_exchange::response::Response;
+use millpond_exchange::failure::{CLOSE_WITHOUT_ANSWER, Failure};
+use millpond_exchange::response::{Response, Source};
 
 /// The address that is asked if requests are let in.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -97,6 +97,10 @@ fn decide(req: &mut Request, sub: &Request, response: &Response) -> Result<Check
             Err(Failure::Status(401))
         }
         403 => Err(Failure::Status(403)),
+        // nginx: a subrequest that closes the connection closes it for its request, too.
+        CLOSE_WITHOUT_ANSWER if response.source == Source::Own => {
+            Err(Failure::Status(CLOSE_WITHOUT_ANSWER))
+        }
         // The client is gone.
         499 => Err(Failure::Status(499)),
         status => {

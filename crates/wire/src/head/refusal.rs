@@ -84,6 +84,9 @@ pub enum Refusal {
     /// A pseudo field whose value it cannot have (HTTP/2).
     #[error("client sent invalid :{0} header")]
     InvalidPseudo(&'static str),
+    /// OPTIONS of the server as a whole, which is well-formed and not served (HTTP/2).
+    #[error("client sent OPTIONS without a path")]
+    OptionsOfServer,
     /// A pseudo field that is missing (HTTP/2).
     #[error("client sent no :{0} header")]
     MissingPseudo(&'static str),
@@ -127,6 +130,13 @@ impl Refusal {
             Refusal::ConnectNotAllowed | Refusal::TraceNotAllowed => 405,
             _ => 400,
         }
+    }
+
+    /// True if the request is malformed, so that its stream is reset behind the answer (RFC 9113
+    /// §8.1.1, RFC 9114 §4.1.2).
+    #[must_use]
+    pub fn is_malformed(self) -> bool {
+        self.status() == 400 && self != Refusal::OptionsOfServer
     }
 }
 

@@ -453,6 +453,24 @@ impl RequestHead {
         }
     }
 
+    /// A copy of the head as it was when its line had been read, and nothing behind that.
+    #[must_use]
+    pub fn line_alone(&self) -> RequestHead {
+        let mut parts = self.parts.clone();
+        parts.spans.clear();
+        parts.present = KnownSet::default();
+        parts.repeated = None;
+        parts.host = HostPlace::default();
+        let end = usize::try_from(parts.line.end).unwrap_or(usize::MAX);
+        let line_end = memchr::memchr(b'\n', self.buf.get(end..).unwrap_or_default());
+        let len = line_end.map_or(end, |at| end + at + 1);
+        parts.wire_len = u32::try_from(len).ok().and_then(NonZeroU32::new);
+        RequestHead {
+            buf: self.buf.clone(),
+            parts,
+        }
+    }
+
     /// A copy of the head in which fields have other values: they stand behind all others, and one
     /// without a value is not there. What the head took on the wire stays as it was.
     #[must_use]

@@ -296,6 +296,12 @@ impl RequestParser {
         read.buf = buf.split().freeze();
         if stage == Stage::Line {
             let end = memchr::memchr2(b'\r', b'\n', &read.buf).unwrap_or(read.buf.len());
+            // nginx: of a line that cannot be read nothing is known but the line.
+            if why != Refusal::InvalidHostInLine {
+                let version = read.parts.version;
+                read.parts.clear();
+                read.parts.version = version;
+            }
             // An answer to HEAD has no body, also when the line was too long to be read.
             read.parts.method = target::method_of(&read.buf);
             read.parts.line = Extent {

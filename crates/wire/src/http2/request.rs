@@ -36,6 +36,9 @@ pub enum ExtendedConnect {
     Allow,
 }
 
+/// The path of an OPTIONS that is about no resource (RFC 9113 §8.3.1).
+const ASTERISK: &[u8] = b"*";
+
 /// The rules that requests are read by.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
@@ -184,6 +187,10 @@ impl<'a> RequestReader<'a> {
             pseudo.scheme.ok_or(Refusal::MissingPseudo("scheme"))?;
             pseudo.path.ok_or(Refusal::MissingPseudo("path"))?
         };
+        let is_of_server = self.head.text(target) == ASTERISK;
+        if is_of_server && self.head.parts.method != Method::Options {
+            return Err(Refusal::InvalidPseudo("path"));
+        }
         let start = self.head.len();
         let method = self.head.push_again(method);
         self.head.push(b" ");
@@ -199,7 +206,9 @@ impl<'a> RequestReader<'a> {
         parts.protocol = protocol;
         parts.scheme = scheme.unwrap_or_default();
         parts.connect_protocol = connect_protocol.unwrap_or_default();
-        if self.pseudo.path.is_some() {
+        if is_of_server {
+            // It has no path to be looked up by.
+        } else if self.pseudo.path.is_some() {
             parts.uri = target;
         } else {
             parts.authority = target;
@@ -247,6 +256,9 @@ impl<'a> RequestReader<'a> {
                 return Err(Refusal::ConnectNotAllowed);
             }
             Method::Trace => return Err(Refusal::TraceNotAllowed),
+            Method::Options if self.head.text(parts.target) == ASTERISK => {
+                return Err(Refusal::OptionsOfServer);
+            }
             _ => {}
         }
         Ok(body)
@@ -369,6 +381,7 @@ fn is_value_of(class: Class, value: &[u8]) -> bool {
             .iter()
             .all(|byte| byte.is_ascii_uppercase() || matches!(byte, b'_' | b'-')),
         // RFC 9113 §8.3.1: path and query. HTTP/1 bears a fragment behind them, as nginx does.
+        Class::Path if value == ASTERISK => true,
         Class::Path => {
             value.first() == Some(&b'/')
                 && seek::end_of_target(value) == value.len()

@@ -11,6 +11,8 @@ pub fn scenarios() -> Vec<Scenario> {
         keep_alive_limits(),
         keep_alive_versions(),
         keep_alive_after_errors(),
+        keep_alive_of_each_location_on_the_way(),
+        closed_by_who_is_asked(),
         pipelining(),
         expect_continue(),
         bodies_that_nobody_reads(),
@@ -78,6 +80,43 @@ fn keep_alive_versions() -> Scenario {
         .raw("GET / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n\r\nGET / HTTP/1.0\r\n\r\n")
         .raw("GET / HTTP/1.1\r\nHost: a\r\nConnection: Close\r\n\r\n")
         .raw("GET / HTTP/1.1\r\nHost: a\r\nConnection: x, close\r\n\r\n")
+}
+
+/// One location on a request's way that keeps no connection is enough.
+fn keep_alive_of_each_location_on_the_way() -> Scenario {
+    Scenario::new("keep-alive-of-each-location-on-the-way")
+        .compare_connection()
+        .server(
+            "error_page 404 /page; error_page 403 @named;
+             location /page { return 200 page; }
+             location @named { return 200 named; }
+             location /kept { return 404; }
+             location /closed { keepalive_timeout 0; return 404; }
+             location /named { keepalive_timeout 0; return 403; }
+             location /one { keepalive_requests 1; return 404; }
+             location /rewritten { keepalive_timeout 0; rewrite ^ /page last; }",
+        )
+        .keep(vec![Request::get("/kept"), Request::get("/closed")])
+        .keep(vec![Request::get("/named")])
+        .keep(vec![Request::get("/one")])
+        .keep(vec![Request::get("/rewritten")])
+}
+
+/// A connection is closed by a subrequest that decides, too.
+fn closed_by_who_is_asked() -> Scenario {
+    Scenario::new("closed-by-who-is-asked")
+        .http("log_format s '$uri $status $body_bytes_sent'; access_log %%DIR%%/s.log s;")
+        .server(
+            "error_page 500 444 /page; location /page { return 200 page; }
+             location /closed { auth_request /444; root %%DIR%%/html; }
+             location = /444 { return 444; }
+             location /said { auth_request /up; root %%DIR%%/html; }
+             location = /up { proxy_pass http://%%ORIGIN%%; }",
+        )
+        .answer("/up", Answer::new(444))
+        .raw("GET /closed HTTP/1.1\r\nHost: a\r\n\r\n")
+        .get("/said")
+        .lines("s.log", 2)
 }
 
 fn keep_alive_after_errors() -> Scenario {

@@ -10,6 +10,7 @@ pub fn scenarios() -> Vec<Scenario> {
         log_conditions(),
         log_places(),
         log_of_errors(),
+        log_of_refused_lines(),
         log_of_queries(),
         log_of_pages(),
         log_of_upstreams(),
@@ -110,6 +111,30 @@ fn log_of_errors() -> Scenario {
         .raw("GET /444 HTTP/1.1\r\nHost: a\r\n\r\n")
         .get("/end")
         .lines("e.log", 8)
+}
+
+/// Nothing behind a request line that is refused has been read.
+fn log_of_refused_lines() -> Scenario {
+    let rest = "Host: a\r\nX: b\r\nAuthorization: Basic dTpw\r\nContent-Length: 3\r\n\r\nabc";
+    let with = |line: &str| format!("{line}\r\n{rest}");
+    Scenario::new("log-of-refused-lines")
+        .http(
+            "log_format r '$request|$status|$host|$http_host|$http_x|$remote_user|$request_length|'
+                          '$content_length|$request_uri|$uri';
+             access_log %%DIR%%/r.log r;",
+        )
+        .server("location / { return 200 x; }")
+        .raw(with("GET g HTTP/1.1"))
+        .raw(with("GET /%2e%2e/x HTTP/1.1"))
+        .raw(with("GET /../x HTTP/1.1"))
+        .raw(with("get / HTTP/1.1"))
+        .raw(with("GET / HTTP/2.5"))
+        .raw(with("GET http://b/%zz HTTP/1.1"))
+        .raw(with("OPTIONS * HTTP/1.1"))
+        .raw(with("GET / HTTP/1.1 x"))
+        .raw(with("TRACE / HTTP/1.1"))
+        .raw("GET / HTTP/1.1\r\nHost: a\r\nX: b\r\nContent-Length: x\r\nY: z\r\n\r\n")
+        .lines("r.log", 10)
 }
 
 /// An empty query is logged as one that is there, if its question mark is.

@@ -80,6 +80,11 @@ impl KeepAlivePolicy {
         self.timeout.first().copied().unwrap_or_default()
     }
 
+    /// True if a connection that has had so many requests may have another one.
+    pub fn keeps(&self, requests: u32) -> bool {
+        !self.idle_timeout().is_zero() && requests < self.requests
+    }
+
     /// The value of the Keep-Alive field, seconds.
     pub fn header_timeout(&self) -> Option<u64> {
         self.timeout

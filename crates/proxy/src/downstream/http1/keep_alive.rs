@@ -42,8 +42,7 @@ fn idle(policy: &KeepAlivePolicy, since: Option<Instant>) -> Idle {
 /// True when the connection of `req` may serve another request under this policy.
 pub(super) fn allows(policy: &KeepAlivePolicy, http1: &Http1, req: &Request) -> bool {
     let connection = &http1.connection;
-    !policy.idle_timeout().is_zero()
-        && connection.requests.get() < policy.requests
+    policy.keeps(connection.requests.get())
         && is_younger(connection.accepted, policy.time, req.started)
         && (!connection.generation.is_closing() || !policy.min_timeout.is_zero())
         && !http1.is_body_in_doubt()

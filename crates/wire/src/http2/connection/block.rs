@@ -304,7 +304,7 @@ impl Connection {
         if let Some(stream) = self.streams.get_mut(id) {
             match &outcome {
                 Ok(_) => stream.is_tunnel = !head.connect_protocol().is_empty(),
-                Err(why) => stream.is_malformed = why.status() == 400,
+                Err(why) => stream.is_malformed = why.is_malformed(),
             }
             if stream.is_malformed {
                 // It is reset behind its answer.

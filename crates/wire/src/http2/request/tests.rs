@@ -158,6 +158,33 @@ fn values_that_a_pseudo_field_cannot_have_are_refused() {
     }
 }
 
+/// RFC 9113 §8.3.1: `*` is the path of an OPTIONS that is about no resource, and of nothing else.
+#[test]
+fn options_of_the_server_as_a_whole_is_well_formed() {
+    let asterisk = (":path", "*");
+    for pseudo in [
+        [(":method", "OPTIONS"), SCHEME, asterisk, AUTHORITY],
+        [asterisk, AUTHORITY, SCHEME, (":method", "OPTIONS")],
+    ] {
+        let Refused { why, head } = read(&pseudo).expect_err("it is not served");
+        assert_eq!((why, why.status()), (Refusal::OptionsOfServer, 400));
+        assert!(!why.is_malformed() && Refusal::InvalidPseudo("path").is_malformed());
+        assert_eq!(head.line(), b"OPTIONS * HTTP/2.0");
+        assert_eq!(head.get(Known::Host), Some(&b"Example.org:8080"[..]));
+    }
+    for method in ["GET", "HEAD", "OPTION"] {
+        let fields = [asterisk, (":method", method), SCHEME, AUTHORITY];
+        assert_eq!(
+            why(&fields),
+            Some(Refusal::InvalidPseudo("path")),
+            "{method}"
+        );
+    }
+    let with_more = (":path", "*/a");
+    let fields = [(":method", "OPTIONS"), SCHEME, with_more, AUTHORITY];
+    assert_eq!(why(&fields), Some(Refusal::InvalidPseudo("path")));
+}
+
 /// RFC 9113 §8.2.1, §8.2.2.
 #[test]
 fn fields_that_http2_does_not_have_are_refused() {

@@ -172,7 +172,7 @@ impl Connection {
             }
             Err(why) => {
                 stream.owner = Owner::Holds;
-                stream.is_malformed = why.status() == 400;
+                stream.is_malformed = why.is_malformed();
                 stream.inbound = Inbound::Discard;
                 if stream.is_malformed {
                     self.spend_made_reset(now)?;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 
 use super::receive::take_head;
-use super::{Connection, KIND, Order, REQUEST};
+use super::{Connection, KIND, Order, REQUEST, STEP};
 use crate::http2::Priority;
 use crate::http3::code::{Code, Fault};
 use crate::http3::event::Event;
@@ -316,7 +316,7 @@ impl Connection {
     fn heed_priority(&mut self, payload: &[u8]) -> Result<(), Fault> {
         let mut value = payload;
         let id = read_integer(&mut value).ok_or(Fault::FrameLength)?;
-        if id & KIND != REQUEST {
+        if id & KIND != REQUEST || id >= self.beyond_limit() {
             return Err(Fault::Id);
         }
         let Some(priority) = Priority::parse(value) else {
@@ -337,6 +337,12 @@ impl Connection {
             self.early.push_back((id, priority));
         }
         Ok(())
+    }
+
+    /// The first request that the transport cannot have let the peer begin, whatever it has heard:
+    /// it gives out one stream for each that has come and ended.
+    fn beyond_limit(&self) -> u64 {
+        self.next_request + u64::from(self.config.max_concurrent_streams) * STEP
     }
 
     /// The priority that was told before a head came.

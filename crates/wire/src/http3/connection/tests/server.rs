@@ -595,6 +595,26 @@ fn urgent_answers_go_first() {
     assert_eq!(side.pipes.turns, [0, 4, 0, 4, 0, 4]);
 }
 
+/// RFC 9218 §7.2: a request beyond the limit of streams is none that can come.
+#[test]
+fn a_priority_is_of_a_request_within_the_limit() {
+    let update = |id: u64| {
+        let mut payload = BytesMut::new();
+        frame::write_integer(&mut payload, id);
+        payload.extend_from_slice(b"u=0");
+        frame_of(0xf_0700, &payload)
+    };
+    for (id, failure) in [(4 * 127, None), (4 * 128, Some(Code::ID_ERROR))] {
+        let mut side = Side::new();
+        side.give(2, &update(id));
+        assert_eq!(side.failure(), failure, "{id}");
+        let mut side = Side::new();
+        side.open(0, &headers(GET));
+        side.give(2, &update(id + 4));
+        assert_eq!(side.failure(), failure, "{id}");
+    }
+}
+
 #[test]
 fn a_body_that_nobody_takes_is_not_read_on() {
     let mut side = Side::with(Config {
