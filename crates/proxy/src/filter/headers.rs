@@ -103,7 +103,12 @@ impl FromArgs for AddedField {
             _ => return Err(ArgError::Count),
         };
         let name = Bytes::from(name.text.clone());
-        let known = Known::of(&name);
+        // nginx: the type of an answer is what its maker says; one that is added is a field of its
+        // own beside it, which no filter looks at.
+        let known = match Known::of(&name) {
+            Known::ContentType => Known::Other,
+            known => known,
+        };
         let value: Template = args.word(1)?;
         let fixed = value.as_literal().map(Bytes::copy_from_slice);
         Ok(AddedField {

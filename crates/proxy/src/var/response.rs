@@ -2,6 +2,7 @@
 //!
 //! Before the answer is sent they have no value, or that of the error that is being answered.
 
+use millpond_wire::header::Known;
 use millpond_wire::http1::Version;
 
 use super::Variable;
@@ -31,6 +32,15 @@ pub const VARIABLES: &[Variable] = &[
         name: "body_bytes_sent",
         doc: "Bytes sent to the client, without the head.",
         write: |req, out| number(out, req.sent.body_bytes, 1),
+    },
+    Variable {
+        name: "sent_http_content_type",
+        doc: "The Content-Type field of the answer, but none that `add_header` has added.",
+        write: |req, out| {
+            let content_type = req.sent.fields.get(Known::ContentType);
+            out.extend_from_slice(content_type.map_or(&[], |value| &value[..]));
+            content_type.is_some_and(|value| !value.is_empty())
+        },
     },
     Variable {
         name: "sent_http_content_length",

@@ -10,6 +10,7 @@ pub fn scenarios() -> Vec<Scenario> {
         add_header_inheritance(),
         add_header_always(),
         add_header_special_names(),
+        content_type_that_is_added(),
         add_header_on_proxied(),
         expires_forms(),
         expires_by_status(),
@@ -78,6 +79,38 @@ fn add_header_special_names() -> Scenario {
             "/cc", "/lm", "/lmset", "/etag", "/etagset", "/link", "/empty", "/both",
         ])
         .get_with("/etagset", "If-None-Match", "\"mine\"")
+}
+
+/// A type that is added is a field beside that of the answer, which filters do not look at.
+fn content_type_that_is_added() -> Scenario {
+    let added = "add_header Content-Type text/x-own always;";
+    Scenario::new("content-type-that-is-added")
+        .http("log_format t '$uri [$sent_http_content_type]'; access_log %%DIR%%/t.log t;")
+        .server(&format!(
+            "default_type text/plain;
+             location /plain/ {{ {added} }}
+             location /charset/ {{ charset utf-8; {added} }}
+             location /gzip/ {{ gzip on; gzip_min_length 1; gzip_types text/x-own; {added}
+                 default_type text/odd; }}
+             location /proxied/ {{ charset utf-8; {added} proxy_pass http://%%ORIGIN%%; }}
+             location /return {{ charset utf-8; {added} return 200 x; }}
+             location /none {{ charset utf-8; {added} return 204; }}
+             location /error {{ charset utf-8; {added} return 404; }}"
+        ))
+        .file("html/plain/a", "text")
+        .file("html/charset/a", "text")
+        .file("html/gzip/a", "text of some length")
+        .answer(
+            "/proxied/typed",
+            Answer::new(200)
+                .header("Content-Type", "text/html")
+                .body("x"),
+        )
+        .answer("/proxied/bare", Answer::new(200).body("x"))
+        .gets(&["/plain/a", "/charset/a", "/proxied/typed", "/proxied/bare"])
+        .steps_with_gzip(&["/gzip/a"])
+        .gets(&["/return", "/none", "/error"])
+        .lines("t.log", 8)
 }
 
 fn add_header_on_proxied() -> Scenario {
