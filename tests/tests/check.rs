@@ -413,6 +413,8 @@ http {
         }
     }
     location /film { image_filter resize 1 1; vod hls; hls; }
+    location /status { vhost_traffic_status_display_format html; vhost_traffic_status_display; }
+    location /counted { vhost_traffic_status_bypass_stats on; }
 }
 ",
     ),
@@ -492,7 +494,9 @@ fn a_fixed_copy_of_a_strangers_folder_is_right() {
         assert!(site.contains(expected), "{expected}: {site}");
     }
     assert_eq!(site.matches("http2 on").count(), 1, "{site}");
-    assert_eq!(site.matches("return 501;").count(), 2, "{site}");
+    let status = "\n# vhost_traffic_status_display;\nreturn 501; }\n";
+    assert!(site.contains(status), "{site}");
+    assert_eq!(site.matches("return 501;").count(), 3, "{site}");
     let main = tree.read("copy/nginx.conf");
     for expected in [
         "    include \"mime.types\";\n",

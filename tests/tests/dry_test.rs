@@ -27,6 +27,14 @@ impl Site {
         }
         std::fs::write(dir.path().join("file"), "")?;
         std::os::unix::fs::symlink("nowhere", dir.path().join("link"))?;
+        for zone in ["of-folder", "of-pipe"] {
+            std::fs::create_dir(dir.path().join(zone))?;
+            std::fs::set_permissions(dir.path().join(zone), mode(0o1777))?;
+        }
+        std::fs::create_dir(dir.path().join("of-folder/millpond.zone"))?;
+        std::fs::create_dir(dir.path().join("open/d"))?;
+        let pipe = dir.path().join("of-pipe/millpond.zone");
+        rustix::fs::mkfifoat(rustix::fs::CWD, pipe, rustix::fs::Mode::from(0o666))?;
         copy_binary(&dir.path().join("millpond"))?;
         Ok(Site { dir })
     }
@@ -177,6 +185,40 @@ fn what_a_user_cannot_make_fails_the_test() -> Result<()> {
     let tested = site.run(NOBODY, &["-t"])?;
     ensure!(tested.status.success(), "{tested:?}");
     assert_eq!(names_in(site.dir.path())?, before);
+    Ok(())
+}
+
+/// A folder or a pipe where a file is wanted fails the test, which does not wait for it.
+#[test]
+fn what_is_no_file_fails_the_test() -> Result<()> {
+    if !is_root("what_is_no_file_fails_the_test") {
+        return Ok(());
+    }
+    let site = Site::new()?;
+    for (main, http, path, reason) in [
+        ("control unix:open/d;", "", "open/d", "(17: File exists)"),
+        (
+            "pid open/d; control off;",
+            "",
+            "open/d",
+            "(21: Is a directory)",
+        ),
+        (
+            "",
+            "proxy_cache_path of-folder keys_zone=z:1m;",
+            "of-folder/millpond.zone",
+            "(21: Is a directory)",
+        ),
+        (
+            "",
+            "proxy_cache_path of-pipe keys_zone=z:1m;",
+            "of-pipe/millpond.zone",
+            "(no regular file)",
+        ),
+    ] {
+        site.write(main, http)?;
+        site.must_fail(NOBODY, path, reason)?;
+    }
     Ok(())
 }
 

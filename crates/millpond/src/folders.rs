@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use millpond_exchange::settings::Conf;
+use millpond_proxy::cache::zones::store_file;
 use millpond_server::control::Wanted;
 use millpond_system::log::error::os_error;
 use rustix::fs::{Access, FileType, access, stat};
@@ -30,6 +31,8 @@ pub(crate) fn faults(conf: &Conf, prefix: &Path) -> Vec<String> {
     let zones = zone_folders(conf);
     for path in &zones {
         note("mkdir", path, is_makeable(path));
+        let file = store_file(path);
+        note("open", &file, is_regular(&file));
     }
     let pid = prefix.join(&conf.main.process.pid);
     note("open", &pid, is_writable(&pid));
@@ -38,6 +41,9 @@ pub(crate) fn faults(conf: &Conf, prefix: &Path) -> Vec<String> {
         && let Some(path) = wanted.path()
     {
         note("bind", path, is_makeable_in(path));
+        if path.is_dir() {
+            note("bind", path, Err(Errno::EXIST.into()));
+        }
     }
     let user = conf.main.process.user.as_ref();
     // A user that there is not is told elsewhere.
@@ -115,8 +121,21 @@ fn is_makeable_in(path: &Path) -> io::Result<()> {
     Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
 }
 
+/// Checks that a file is one that bytes can be kept in, if it is there.
+fn is_regular(path: &Path) -> io::Result<()> {
+    match stat(path).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+        Ok(FileType::Directory) => Err(Errno::ISDIR.into()),
+        // Whoever cannot look at it is told so elsewhere.
+        Ok(FileType::RegularFile) | Err(_) => Ok(()),
+        Ok(_) => Err(io::Error::other("no regular file")),
+    }
+}
+
 /// Checks that a file can be replaced or written over.
 fn is_writable(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Err(Errno::ISDIR.into());
+    }
     match (is_makeable_in(path), access(path, Access::WRITE_OK)) {
         (Ok(()), _) | (_, Ok(())) => Ok(()),
         (Err(error), _) => Err(error),

@@ -85,6 +85,7 @@ pub use disk::ready::{HeldFile, LoadError, Loading, WINDOW};
 pub use disk::segment::most_segments;
 pub use disk::sim::{Fault, SimIo};
 pub use disk::still::Touch;
+pub use disk::store_file;
 pub use entry::{Entry, Reading, Region};
 pub use fill::{View, ViewState, Written};
 pub use inspect::{Checked, Glance, Looked, Record};

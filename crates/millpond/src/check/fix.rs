@@ -68,6 +68,16 @@ const HANDLERS: [&str; 11] = [
     "vod",
 ];
 
+/// Names of directives that make the answer of a location, beside others that begin like them.
+const PAGES: [&str; 6] = [
+    "check_status",
+    "req_status_show",
+    "rtmp_control",
+    "rtmp_stat",
+    "server_traffic_status_display",
+    "vhost_traffic_status_display",
+];
+
 /// Answer of a location whose handler is not here (RFC 9110 §15.6.2).
 const NOT_HERE: &str = "return 501;";
 
@@ -224,7 +234,8 @@ impl Changes {
             return Kind::Out;
         };
         let name = statement.name();
-        let is_handler = begins(name, &HANDLERS) || name.ends_with("_pass");
+        let is_handler =
+            begins(name, &HANDLERS) || PAGES.contains(&name) || name.ends_with("_pass");
         let answers = is_handler && ["location", "if"].contains(&around);
         // Of several in one location the first one leaves its answer.
         if answers && self.is_first_of_block(span) {

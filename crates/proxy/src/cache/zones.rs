@@ -27,7 +27,7 @@ use millpond_store::{
 };
 use millpond_system::log::error::{self, Level};
 
-pub use millpond_store::most_segments;
+pub use millpond_store::{most_segments, store_file};
 
 use super::open_zones::{Open, ZoneDisks};
 use super::peers::LocationPeers;
@@ -88,7 +88,10 @@ const fn row(name: &'static str) -> Row {
               MiB, but all zones that name none have at most an eighth of the machine's memory. \
               The size in keys_zone, levels, use_temp_path and the loader's and manager's \
               parameters are checked and have no effect: the index needs no size, and the store \
-              has neither a file for each entry nor temporary files.",
+              has neither a file for each entry nor temporary files.\n\n\
+              # Differs from nginx\n\n\
+              A zone is one of all protocols: \"fastcgi_cache\" may name what \
+              \"proxy_cache_path\" has declared.",
         apply: cache_path,
     }
 }
@@ -104,6 +107,9 @@ fn cache_path(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) 
         Ok(zone) => zone,
         Err(error) => return error.report(statement, ZonePath::SYNTAX, &mut builder.cx),
     };
+    if let Err(message) = builder.cx.shared.name(&zone.name, "cache") {
+        return builder.error(statement.span, message);
+    }
     let zones = &builder.of::<Declared>().zones;
     let mut used: HashSet<&PathBuf> = zones.iter().flat_map(ZonePath::paths).collect();
     if let Some(path) = zone.paths().find(|path| !used.insert(path)) {

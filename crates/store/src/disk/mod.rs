@@ -29,7 +29,7 @@ pub(crate) mod still;
 pub(crate) mod syncer;
 pub(crate) mod writer;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -159,6 +159,11 @@ impl Disk {
     pub(crate) fn retired_path(&self, segment: u32) -> PathBuf {
         self.dir.join(retired_name(segment))
     }
+}
+
+/// The file that makes a folder a store: a regular one, if it is there.
+pub fn store_file(folder: &Path) -> PathBuf {
+    folder.join(SUPERBLOCK_NAME)
 }
 
 /// The superblock's file.
