@@ -87,7 +87,7 @@ fn lines_that_mean_nothing_are_refused() -> Result<()> {
         ("proxy_limit_rate string;", size("proxy_limit_rate")),
         ("fastcgi_limit_rate string;", size("fastcgi_limit_rate")),
         ("proxy_bind name;", "invalid address \"name\"".into()),
-        ("uwsgi_bind [::1];", "invalid address \"[::1]\"".into()),
+        ("uwsgi_bind [a];", "invalid address \"[a]\"".into()),
         (
             "internal off;",
             "invalid number of arguments in \"internal\" directive".into(),
@@ -358,7 +358,7 @@ fn zones_of_groups_have_one_size() -> Result<()> {
 fn lines_like_them_that_are_right_pass() -> Result<()> {
     for lines in [
         "limit_rate $arg_rate; limit_rate_after 10k; proxy_limit_rate 1m;",
-        "proxy_bind 127.0.0.1; uwsgi_bind [::1]:0; fastcgi_bind $arg_from;",
+        "proxy_bind 127.0.0.1; uwsgi_bind [::1]:0; scgi_bind [::1]; fastcgi_bind $arg_from;",
         "internal; recursive_error_pages on;",
         "proxy_cookie_flags off; stub_status on;",
         "valid_referers none blocked; valid_referers server_names;",
@@ -452,4 +452,93 @@ fn directives_of_modules_are_refused_with_the_module() -> Result<()> {
     let (is_good, said) = test(&purge)?;
     assert!(is_good, "{said}");
     Ok(())
+}
+
+/// Asks both programs about lines in `http`; each is refused by both, with these words.
+fn both_refuse(cases: &[(&str, &str)]) -> Result<()> {
+    for (lines, words) in cases {
+        let text = format!("events {{}} pid x.pid; http {{ access_log off; {lines} }}");
+        for kind in [Kind::Nginx, Kind::Millpond] {
+            let (passes, said) = test_by(kind, &text)?;
+            assert!(!passes && said.contains(words), "{kind:?} {lines}: {said}");
+        }
+    }
+    Ok(())
+}
+
+/// Asks both programs about lines in `http`; both take them.
+fn both_take(cases: &[&str]) -> Result<()> {
+    for lines in cases {
+        let text = format!("events {{}} pid x.pid; http {{ access_log off; {lines} }}");
+        for kind in [Kind::Nginx, Kind::Millpond] {
+            let (passes, said) = test_by(kind, &text)?;
+            assert!(passes, "{kind:?} {lines}: {said}");
+        }
+    }
+    Ok(())
+}
+
+/// Words of lines that are not obeyed are read all the same.
+#[test]
+fn lines_without_effect_have_their_grammar() -> Result<()> {
+    let count = "invalid number of arguments in";
+    both_refuse(&[
+        ("map_hash_max_size;", count),
+        ("map_hash_max_size 1 2;", count),
+        ("map_hash_max_size 1k;", "invalid number"),
+        ("types_hash_bucket_size -1;", "invalid number"),
+        ("tcp_nopush;", count),
+        ("tcp_nopush yes;", "it must be \"on\" or \"off\""),
+        ("send_lowat 1g;", "invalid value"),
+        ("output_buffers 2;", count),
+        ("output_buffers 0 8k;", "invalid value"),
+        ("aio maybe;", "invalid value"),
+        ("directio on;", "invalid value"),
+        ("directio_alignment x;", "invalid value"),
+        ("request_pool_size;", count),
+    ])?;
+    both_take(&[
+        "map_hash_max_size 0; types_hash_max_size 2048; tcp_nopush ON; send_lowat 0;",
+        "output_buffers 1 64k; aio threads=default; directio 8g; directio_alignment 4k;",
+    ])
+}
+
+/// A zone of shared memory is of the module that names it first.
+#[test]
+fn a_zone_of_shared_memory_has_one_use() -> Result<()> {
+    let requests = "limit_req_zone $uri zone=a:1m rate=1r/s;";
+    let connections = "limit_conn_zone $uri zone=a:1m;";
+    let words = "the shared memory zone \"a\" is already declared for a different use";
+    let cache = "proxy_cache_path c keys_zone=a:1m;";
+    let group = "upstream u { zone a 1m; server 127.0.0.1:1; }";
+    let sessions = "ssl_session_cache shared:a:1m;";
+    let refused = [
+        format!("{requests} limit_conn a 1;"),
+        format!("limit_conn a 1; {requests}"),
+        format!("{connections} limit_req zone=a;"),
+        format!("{connections} {requests}"),
+        format!("{connections} {cache}"),
+        format!("{group} {connections}"),
+        format!("{sessions} {group}"),
+    ];
+    let cases: Vec<_> = refused.iter().map(|lines| (&**lines, words)).collect();
+    both_refuse(&cases)?;
+    both_take(&[&format!(
+        "{requests} limit_req zone=a; limit_req_zone $uri zone=b:1m rate=1r/s;"
+    )])
+}
+
+/// nginx's `ngx_inet_addr()` adds up digits and counts dots.
+#[test]
+fn parts_of_networks_may_be_empty() -> Result<()> {
+    both_take(&[
+        "geo $a { 10.0.0./8 1; 010.1.0.0/16 2; }",
+        "geo $a { ranges; 10.0.0.-10.0.0.9 1; }",
+        "allow 10.0.0.; deny 10..0.0/8; set_real_ip_from 192.168.0./24;",
+    ])?;
+    both_refuse(&[
+        ("geo $a { 10.0./16 1; }", "invalid network"),
+        ("geo $a { 10.0.0.256 1; }", "invalid network"),
+        ("allow 10.0.0;", "invalid parameter"),
+    ])
 }

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use crate::diagnostic::Diagnostics;
 use crate::files::Files;
 use crate::parse;
+use crate::shared::SharedZones;
 use crate::source::Span;
 use crate::tree::Word;
 use crate::value::{ArgError, Args, FromArgs};
@@ -27,6 +28,8 @@ pub struct ParseContext {
     pub files: Files,
     /// The variables that templates use.
     pub variables: VariableUses,
+    /// Zones in shared memory that lines name.
+    pub shared: SharedZones,
     /// Findings so far.
     pub diagnostics: Diagnostics,
     defaults: HashMap<(&'static str, TypeId), Box<dyn Any + Send + Sync>>,

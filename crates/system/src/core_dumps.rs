@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use millpond_conf::Family;
-use millpond_conf::value::ByteSize;
+use millpond_conf::value::Offset;
 use rustix::fs::{Access, access};
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, chdir, getcwd, getrlimit, set_dumpable_behavior, setrlimit,
@@ -36,7 +36,7 @@ pub struct CorePolicy {
     /// The largest size of a core dump. With it a process that has changed to its `user` leaves
     /// core dumps, too; they hold keys of certificates and what is in the caches.
     #[directive(name = "worker_rlimit_core")]
-    pub size: Option<ByteSize>,
+    pub size: Option<Offset>,
 }
 
 /// A folder that cannot be entered, in nginx's words.
@@ -73,7 +73,7 @@ impl CorePolicy {
                 error::process(Level::Alert, message);
             }
         }
-        if let Some(ByteSize(size)) = self.size
+        if let Some(Offset(size)) = self.size
             && let Err(errno) = limit(size)
         {
             let reason = os_error(&errno.into());

@@ -53,11 +53,12 @@ impl Network {
             Some((address, bits)) => (address, Some(parse_bits(bits)?)),
             None => (text, None),
         };
-        let network = match address.parse().ok()? {
+        let address = read_ip(address)?;
+        let network = match address {
             IpAddr::V4(ip) => Network::v4(ip, bits.unwrap_or(32))?,
             IpAddr::V6(ip) => Network::v6(ip, bits.unwrap_or(128))?,
         };
-        let is_clear = match (network, address.parse().ok()?) {
+        let is_clear = match (network, address) {
             (Network::V4 { base, .. }, IpAddr::V4(ip)) => base == ip.to_bits(),
             (Network::V6 { base, .. }, IpAddr::V6(ip)) => base == ip.to_bits(),
             _ => true,
@@ -128,6 +129,31 @@ pub fn mask_v4(bits: u8) -> Option<u32> {
 pub fn mask_v6(bits: u8) -> Option<u128> {
     let shift = 128u32.checked_sub(u32::from(bits))?;
     Some(u128::MAX.checked_shl(shift).unwrap_or(0))
+}
+
+/// An IP address of a configuration.
+///
+/// nginx: the four parts of IPv4 are decimal whatever they begin with, and an empty one is 0.
+pub fn read_ip(text: &str) -> Option<IpAddr> {
+    match read_v4(text) {
+        Some(ip) => Some(IpAddr::V4(ip)),
+        None => text.parse().ok(),
+    }
+}
+
+/// An IPv4 address of a configuration, as [`read_ip`] reads it.
+pub fn read_v4(text: &str) -> Option<Ipv4Addr> {
+    let mut parts = text.split('.').map(read_part);
+    let mut part = || parts.next().flatten();
+    let read = [part()?, part()?, part()?, part()?];
+    parts.next().is_none().then(|| Ipv4Addr::from(read))
+}
+
+fn read_part(text: &str) -> Option<u8> {
+    text.bytes().try_fold(0_u8, |value, byte| {
+        let digit = byte.is_ascii_digit().then(|| byte - b'0')?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
 }
 
 fn parse_bits(text: &str) -> Option<u8> {
@@ -296,9 +322,25 @@ mod tests {
             "1.2.3.4/",
             "::/129",
             "1.2.3.4/+1",
+            "1.2.3.4.",
+            "1.2.3.256",
+            "1.2.3.-",
             "all",
         ] {
             assert_eq!(Network::parse(text), None, "{text}");
+        }
+    }
+
+    /// ngx_inet_addr(): digits add up, dots count.
+    #[test]
+    fn parts_of_networks_may_be_empty_or_begin_with_0() {
+        for (text, expected) in [
+            ("10.0.0./8", "10.0.0.0/8"),
+            ("10..0.0/8", "10.0.0.0/8"),
+            ("010.0.0.08", "10.0.0.8"),
+            ("...", "0.0.0.0"),
+        ] {
+            assert_eq!(network(text), network(expected), "{text}");
         }
     }
 

@@ -28,6 +28,8 @@ pub struct Tables {
     pub setting: fn(&mut Builder, &Statement, Contexts),
     /// The reason for which a directive is not supported.
     pub refusal: fn(&str) -> Option<&'static str>,
+    /// True for the name of any directive, in whatever block it stands.
+    pub knows: fn(&str) -> bool,
     /// The module of others that an unknown directive belongs to, as a hint.
     pub foreign: fn(&str) -> Option<String>,
 }

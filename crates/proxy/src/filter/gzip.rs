@@ -80,7 +80,7 @@ pub struct GzipPolicy {
     ///
     /// The compressor chooses it itself; the value is only checked.
     #[directive(name = "gzip_hash", default = "128k")]
-    pub hash: ByteSize,
+    pub hash: HashSize,
     /// Amount of an answer that is gathered before its compression begins.
     ///
     /// # Differs from nginx
@@ -109,11 +109,31 @@ impl FromArgs for Window {
         let ByteSize(size) = args.word(0)?;
         match size {
             512..=32_768 if size.is_power_of_two() => Ok(Window(size.trailing_zeros() as u8)),
-            _ => Err(ArgError::value(
-                0,
-                "must be 512, 1k, 2k, 4k, 8k, 16k, or 32k",
-            )),
+            _ => {
+                let sizes = "must be 512, 1k, 2k, 4k, 8k, 16k, or 32k";
+                let message = format!("\"{}\" directive {sizes}", args.name.text);
+                Err(ArgError::value(0, message))
+            }
         }
+    }
+}
+
+/// The memory for tables, as nginx bounds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashSize(pub ByteSize);
+
+impl FromArgs for HashSize {
+    const SYNTAX: &'static str = "size";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        args.one()?;
+        let ByteSize(size) = args.word(0)?;
+        if (512..=131_072).contains(&size) && size.is_power_of_two() {
+            return Ok(HashSize(ByteSize(size)));
+        }
+        let sizes = "must be 512, 1k, 2k, 4k, 8k, 16k, 32k, 64k, or 128k";
+        let message = format!("\"{}\" directive {sizes}", args.name.text);
+        Err(ArgError::value(0, message))
     }
 }
 

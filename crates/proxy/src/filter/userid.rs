@@ -158,7 +158,8 @@ impl FromArgs for Mark {
         match args.one()?.text.as_bytes() {
             [byte] if byte.is_ascii_alphanumeric() || *byte == b'=' => Ok(Mark(*byte)),
             _ => {
-                let message = "value must be \"off\" or a single letter, digit or \"=\"";
+                let words = "value must be \"off\" or a single letter, digit or \"=\"";
+                let message = format!("\"{}\" directive {words}", args.name.text);
                 Err(ArgError::value(0, message))
             }
         }

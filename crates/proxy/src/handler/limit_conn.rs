@@ -106,6 +106,8 @@ impl FromArgs for LimitConn {
         let [zone, number] = args.words else {
             return Err(ArgError::Count);
         };
+        let named = args.cx.shared.name(&zone.text, "limit_conn");
+        named.map_err(|message| ArgError::value(0, message))?;
         let text = number.text.as_str();
         let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         match text.parse::<u64>() {
@@ -129,7 +131,7 @@ fn limit_conn_zone(builder: &mut Builder, statement: &Statement, draft: &mut Dra
     if !builder.has_arguments(statement, 2..=3) {
         return;
     }
-    let Some(zone) = read_zone(builder, statement) else {
+    let Some(zone) = read_zone(builder, statement, "limit_conn") else {
         return;
     };
     if let Some(word) = zone.others.first() {

@@ -172,12 +172,12 @@ impl FromArgs for LimitReq {
             }
         }
         if limit.zone.is_empty() {
-            Err(ArgError::other(
+            return Err(ArgError::other(
                 "\"limit_req\" must have \"zone\" parameter",
-            ))
-        } else {
-            Ok(limit)
+            ));
         }
+        let named = args.cx.shared.name(&limit.zone, "limit_req");
+        named.map(|()| limit).map_err(ArgError::other)
     }
 }
 
@@ -191,7 +191,7 @@ fn limit_req_zone(builder: &mut Builder, statement: &Statement, _draft: &mut Dra
     if !builder.has_arguments(statement, 3..=5) {
         return;
     }
-    let Some(zone) = read_zone(builder, statement) else {
+    let Some(zone) = read_zone(builder, statement, "limit_req") else {
         return;
     };
     // nginx: one request a second, unless it is said otherwise.

@@ -300,8 +300,13 @@ pub struct ZoneArgs<'a> {
     pub others: Vec<&'a Word>,
 }
 
-/// Reads `key zone=name:size [fleet=name:split | fleet=name:lease] …`; a mistake is reported.
-pub fn read_zone<'a>(builder: &mut Builder, statement: &'a Statement) -> Option<ZoneArgs<'a>> {
+/// Reads `key zone=name:size [fleet=name:split | fleet=name:lease] …` of a module's line; a mistake
+/// is reported.
+pub fn read_zone<'a>(
+    builder: &mut Builder,
+    statement: &'a Statement,
+    module: &'static str,
+) -> Option<ZoneArgs<'a>> {
     let (key, parameters) = statement.args.split_first()?;
     let key = builder.template(key)?;
     let (mut zone, mut split) = (None, None);
@@ -325,6 +330,10 @@ pub fn read_zone<'a>(builder: &mut Builder, statement: &'a Statement) -> Option<
         builder.error(statement.span, message);
         return None;
     };
+    if let Err(message) = builder.cx.shared.name(&name, module) {
+        builder.error(statement.span, message);
+        return None;
+    }
     let split = split.map(|((fleet, how), word)| {
         let named = &mut builder.of::<ZonesUsed>().fleets;
         named.push((fleet.clone(), word.span));

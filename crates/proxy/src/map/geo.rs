@@ -31,7 +31,7 @@ use bytes::Bytes;
 use millpond_conf::{Statement, VarId, Word};
 use millpond_system::address::Address;
 use millpond_system::network::{
-    LowBits, Network, Recursive, forwarded, mask_v4, mask_v6, parse_address,
+    LowBits, Network, Recursive, forwarded, mask_v4, mask_v6, parse_address, read_v4,
 };
 
 use super::Lookup;
@@ -226,7 +226,7 @@ fn read_network(builder: &mut Builder, word: &Word) -> Option<Network> {
 }
 
 fn read_range(builder: &mut Builder, word: &Word) -> Option<(u32, u32)> {
-    let address = |text: &str| text.parse::<Ipv4Addr>().ok().map(Ipv4Addr::to_bits);
+    let address = |text: &str| read_v4(text).map(Ipv4Addr::to_bits);
     let range = word.text.split_once('-').and_then(|(first, last)| {
         let (first, last) = (address(first)?, address(last)?);
         (first <= last).then_some((first, last))

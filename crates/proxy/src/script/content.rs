@@ -42,6 +42,9 @@ fn apply(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     let Some(word) = statement.args.first() else {
         return;
     };
+    if draft.has::<Named>() {
+        return builder.error(statement.span, "\"js_content\" directive is duplicate");
+    }
     match FunctionName::read(&word.text) {
         Ok(function) => {
             draft.put(Named {

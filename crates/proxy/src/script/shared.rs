@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use millpond_conf::shared::OF_BOTH;
 use millpond_conf::value::{parse_duration, parse_offset};
 use millpond_conf::{Contexts, Statement};
 use millpond_exchange::scope::block::{Draft, Pass, Row};
@@ -44,6 +45,9 @@ pub const ROWS: &[Row] = &[Row {
 fn apply(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
     match read(statement, &builder.cx.prefix) {
         Ok(spec) => {
+            if let Err(message) = builder.cx.shared.name(&spec.name, OF_BOTH) {
+                return builder.error(statement.span, message);
+            }
             let dicts = &mut builder.of::<ScriptNames>().dicts;
             if dicts.iter().any(|known| known.name == spec.name) {
                 let message = format!("duplicate zone \"{}\"", spec.name);

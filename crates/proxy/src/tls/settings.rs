@@ -129,6 +129,8 @@ impl FromArgs for SessionCaches {
                         let message = format!("session cache \"{text}\" is too small");
                         return Err(ArgError::value(index, message));
                     }
+                    let named = args.cx.shared.name(name, "ssl");
+                    named.map_err(|message| ArgError::value(index, message))?;
                     caches.shared = Some(((*name).to_owned(), Some(size)));
                 }
                 _ => return Err(invalid()),

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use millpond_cache::ignore::IgnorableField;
 use millpond_conf::value::SizeTemplate;
-use millpond_conf::{Buffers, ByteSize, Offset};
+use millpond_conf::{Buffers, ByteSize};
 use millpond_system::body::{Body, BodyError, BodyStream, Piece};
 use millpond_system::clock::{self, Instant};
 use millpond_system::temp_file::TempFolder;
@@ -74,7 +74,7 @@ pub struct BufferPolicy {
         default = "1024m",
         only("proxy", "fastcgi", "scgi", "uwsgi")
     )]
-    pub max_temp_size: Offset,
+    pub max_temp_size: ByteSize,
     /// Largest amount that is written to a temporary file at once.
     ///
     /// # Differs from nginx

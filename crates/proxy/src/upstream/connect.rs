@@ -6,7 +6,7 @@
 //! 1. A connection that is not established in time is closed; nothing waits behind it.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,7 +93,15 @@ impl BindAddress {
 /// An address; without a port it has port 0.
 fn parse_address(text: &[u8]) -> Option<SocketAddr> {
     let text = std::str::from_utf8(text).ok()?;
-    let bare = text.parse().ok().map(|ip| SocketAddr::new(ip, 0));
+    // nginx 1.31: brackets may stand without a port behind them.
+    let inside = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    let ip = match inside {
+        Some(text) => text.parse().ok().map(IpAddr::V6),
+        None => text.parse().ok(),
+    };
+    let bare = ip.map(|ip| SocketAddr::new(ip, 0));
     bare.or_else(|| text.parse().ok())
 }
 

@@ -264,6 +264,9 @@ impl Reading<'_, '_> {
             }
             told = Some(bytes);
         }
+        if let Err(message) = self.builder.cx.shared.name(&name, "upstream") {
+            return self.builder.error(line.span, message);
+        }
         let zones = &mut self.builder.of::<Zones>().0;
         zones.push((name.clone(), told, line.span));
         self.zone = Some(name);
@@ -405,6 +408,10 @@ pub fn check_zones(builder: &mut Builder, _settings: &LocationSettings) {
 fn unclaimed(builder: &mut Builder, line: &Statement) {
     let name = &line.name.text;
     let tables = builder.tables;
+    if (tables.knows)(name) {
+        let message = format!("\"{name}\" directive is not allowed here");
+        return builder.coded(line.name.span, code::MISPLACED_DIRECTIVE, message);
+    }
     let diagnostics = &mut builder.cx.diagnostics;
     match (tables.refusal)(name) {
         Some(reason) => {

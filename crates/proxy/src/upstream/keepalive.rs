@@ -110,7 +110,13 @@ impl KeepAliveLimits {
             return Err(count);
         }
         let invalid = || format!("invalid value \"{}\" in \"{name}\" directive", value.text);
-        let number = || value.text.parse::<u32>().map_err(|_| invalid());
+        // nginx: numbers have 63 bits.
+        let number = || match value.text.parse::<u64>() {
+            Ok(number) if i64::try_from(number).is_ok() && !value.text.starts_with('+') => {
+                Ok(u32::try_from(number).unwrap_or(u32::MAX))
+            }
+            _ => Err(invalid()),
+        };
         let time = || parse_duration(&value.text).ok_or_else(invalid);
         match name {
             "keepalive" => {

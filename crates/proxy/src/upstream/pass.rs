@@ -246,6 +246,10 @@ fn pass(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     pass_to(builder, (statement, protocol), url, draft);
 }
 
+/// Protocols in which a block passes its requests; the last one counts.
+#[derive(Default)]
+struct Passes(Vec<Protocol>);
+
 /// Makes a block pass its requests to a target.
 pub(super) fn pass_to(
     builder: &mut Builder,
@@ -254,9 +258,12 @@ pub(super) fn pass_to(
     draft: &mut Draft,
 ) {
     let name = statement.name.text.as_str();
-    if draft.has::<ContentHandler>() {
+    // nginx: each module refuses a second line of its own, and the last of several modules answers.
+    let Passes(earlier) = draft.of();
+    if earlier.contains(&protocol) {
         return builder.error(statement.span, format!("\"{name}\" directive is duplicate"));
     }
+    earlier.push(protocol);
     let template = match Template::parse(&url.text, url.span, &mut builder.cx.variables) {
         Ok(template) => template,
         Err(error) => return builder.error(url.span, error.to_string()),

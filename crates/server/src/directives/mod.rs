@@ -26,6 +26,7 @@ pub(crate) mod ssl;
 pub(crate) mod stream;
 pub(crate) mod table;
 pub(crate) mod unknown;
+mod unused_words;
 pub(crate) mod upstream_lines;
 
 use std::sync::{Arc, LazyLock};
@@ -58,6 +59,7 @@ const TABLES: Tables = Tables {
     row: table::find,
     setting,
     refusal: refused::find,
+    knows: is_known,
     foreign: unknown::help_of_module,
 };
 
@@ -97,6 +99,7 @@ fn unclaimed(builder: &mut Builder, statement: &Statement, context: Contexts) {
     let span = statement.name.span;
     let without_effect = no_effect::find(name);
     if let Some(row) = without_effect.filter(|row| row.contexts.allows(context)) {
+        row.takes.check(statement, &mut builder.cx);
         let message = format!("\"{name}\" has no effect: {}", row.reason);
         let note = builder.cx.diagnostics.push_note(span, message);
         note.code(conf_code::NO_EFFECT);
@@ -107,6 +110,8 @@ fn unclaimed(builder: &mut Builder, statement: &Statement, context: Contexts) {
         builder.misplaced(statement, row.contexts);
     } else if let Some(row) = without_effect {
         builder.misplaced(statement, row.contexts);
+    } else if upstream_lines::find(name).is_some() {
+        builder.misplaced(statement, Contexts::UPSTREAM);
     } else if let Some(reason) = refused::find(name) {
         builder
             .cx
@@ -261,6 +266,11 @@ pub fn all_directives() -> &'static [millpond_conf::Directive] {
         all
     });
     &ALL
+}
+
+/// True for a directive that may stand in some block.
+fn is_known(name: &str) -> bool {
+    is_implemented(name) || no_effect::find(name).is_some()
 }
 
 /// True for a directive that has an effect here, lines inside `upstream` included.

@@ -3,15 +3,24 @@
 //! They are the ones whose absence changes no answer: sizes of tables, hints to a kernel, helps for
 //! debugging. A test of a configuration names each that stands in it.
 //!
+//! Their words are checked all the same: what nginx refuses is a slip of the pen here, too.
+//!
 //! Invariant: a name stands here, in `refused.rs`, or is implemented; never in two of them.
 
-use millpond_conf::Contexts;
+use std::time::Duration;
+
+use millpond_conf::{Buffers, ByteSize, Contexts, OffOr, Offset};
+use millpond_proxy::tls::certificate_cache::CacheLine;
+
+use super::unused_words::{Aio, CpuMasks, DebugPoint, EventMethod, Grammar, ThreadPool};
 
 /// An accepted directive without effect.
 #[derive(Debug)]
 pub(crate) struct NoEffect {
     /// Names, with spaces between them.
     pub names: &'static str,
+    /// The words behind the name.
+    pub takes: Grammar,
     /// The contexts in which the line may stand.
     pub contexts: Contexts,
     /// The reason why the name has no effect, as a clause: "there is …".
@@ -35,31 +44,37 @@ const SCRIPTED: Contexts = HTTP_SERVER_LOCATION
 pub(crate) const NO_EFFECT: &[NoEffect] = &[
     NoEffect {
         names: "timer_resolution",
+        takes: Grammar::of::<Duration>(),
         contexts: Contexts::MAIN,
         reason: "time is read when it is needed",
     },
     NoEffect {
         names: "lock_file",
+        takes: Grammar::of::<String>(),
         contexts: Contexts::MAIN,
         reason: "workers need no lock to accept connections",
     },
     NoEffect {
         names: "debug_points",
+        takes: Grammar::of::<DebugPoint>(),
         contexts: Contexts::MAIN,
         reason: "there are no debug points",
     },
     NoEffect {
         names: "worker_priority",
+        takes: Grammar::of::<i64>(),
         contexts: Contexts::MAIN,
         reason: "threads run at the priority that the process was started with",
     },
     NoEffect {
         names: "worker_cpu_affinity",
+        takes: Grammar::of::<CpuMasks>(),
         contexts: Contexts::MAIN,
         reason: "the system places threads on cores",
     },
     NoEffect {
         names: "js_context_reuse_max_size",
+        takes: Grammar::of::<ByteSize>(),
         contexts: SCRIPTED,
         reason: "memory is not counted by context; \"js_memory_limit\" bounds that of all, and \
                  \"js_context_reuse\" their number",
@@ -67,157 +82,194 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
     #[cfg(not(feature = "script"))]
     NoEffect {
         names: "env",
+        takes: Grammar::of::<String>(),
         contexts: Contexts::MAIN,
         reason: "nothing of the environment is used or removed",
     },
     NoEffect {
         names: "load_module",
+        takes: Grammar::of::<String>(),
         contexts: Contexts::MAIN,
         reason: "what a module of nginx adds is either built in or refused by name",
     },
     NoEffect {
         names: "pcre_jit",
+        takes: Grammar::of::<bool>(),
         contexts: Contexts::MAIN,
         reason: "expressions are compiled in any case",
     },
     NoEffect {
         names: "thread_pool",
+        takes: Grammar::of::<ThreadPool>(),
         contexts: Contexts::MAIN,
         reason: "threads for disks are started as they are needed",
     },
     NoEffect {
         names: "ssl_object_cache_inheritable",
+        takes: Grammar::of::<bool>(),
         contexts: Contexts::MAIN,
         reason: "a reload reads certificates again",
     },
     NoEffect {
-        names: "http2_recv_buffer_size http2_pool_size http2_streams_index_size",
+        names: "http2_recv_buffer_size http2_pool_size",
+        takes: Grammar::of::<ByteSize>(),
+        contexts: HTTP_SERVER,
+        reason: "memory of HTTP/2 connections grows and shrinks with their streams",
+    },
+    NoEffect {
+        names: "http2_streams_index_size",
+        takes: Grammar::of::<u64>(),
         contexts: HTTP_SERVER,
         reason: "memory of HTTP/2 connections grows and shrinks with their streams",
     },
     NoEffect {
         names: "http2_max_requests",
+        takes: Grammar::of::<String>(),
         contexts: HTTP_SERVER,
         reason: "it is obsolete in nginx, too: \"keepalive_requests\" is obeyed",
     },
     NoEffect {
         names: "http2_max_field_size http2_max_header_size",
+        takes: Grammar::of::<String>(),
         contexts: HTTP_SERVER,
         reason: "it is obsolete in nginx, too: \"large_client_header_buffers\" is obeyed",
     },
     NoEffect {
         names: "http2_recv_timeout",
+        takes: Grammar::of::<String>(),
         contexts: HTTP_SERVER,
         reason: "it is obsolete in nginx, too: \"client_header_timeout\" is obeyed",
     },
     NoEffect {
         names: "http2_idle_timeout",
+        takes: Grammar::of::<String>(),
         contexts: HTTP_SERVER,
         reason: "it is obsolete in nginx, too: \"keepalive_timeout\" is obeyed",
     },
     NoEffect {
         names: "http2_max_concurrent_pushes http2_push http2_push_preload",
+        takes: Grammar::of::<String>(),
         contexts: HTTP_SERVER_LOCATION,
         reason: "it is obsolete in nginx, too: nobody takes what is pushed; \"early_hints\" passes \
                  on what an origin says early",
     },
     NoEffect {
         names: "use",
+        takes: Grammar::of::<EventMethod>(),
         contexts: Contexts::EVENTS,
         reason: "events come from epoll",
     },
     NoEffect {
         names: "multi_accept",
+        takes: Grammar::of::<bool>(),
         contexts: Contexts::EVENTS,
         reason: "each worker has a socket of its own and accepts all that waits there",
     },
     NoEffect {
         names: "accept_mutex",
+        takes: Grammar::of::<bool>(),
         contexts: Contexts::EVENTS,
         reason: "each worker has a socket of its own",
     },
     NoEffect {
         names: "accept_mutex_delay",
+        takes: Grammar::of::<Duration>(),
         contexts: Contexts::EVENTS,
         reason: "each worker has a socket of its own",
     },
     NoEffect {
         names: "debug_connection",
+        takes: Grammar::of::<String>(),
         contexts: Contexts::EVENTS,
         reason: "there is no log of single steps, for these clients as for all others",
     },
     NoEffect {
         names: "worker_aio_requests",
+        takes: Grammar::of::<u64>(),
         contexts: Contexts::EVENTS,
         reason: "disks are read by threads",
     },
     NoEffect {
         names: "epoll_events",
+        takes: Grammar::of::<u64>(),
         contexts: Contexts::EVENTS,
         reason: "the number of events taken at once is fixed",
     },
     NoEffect {
         names: "devpoll_changes",
+        takes: Grammar::of::<u64>(),
         contexts: Contexts::EVENTS,
         reason: "events come from epoll",
     },
     NoEffect {
         names: "devpoll_events",
+        takes: Grammar::of::<u64>(),
         contexts: Contexts::EVENTS,
         reason: "events come from epoll",
     },
     NoEffect {
         names: "eventport_events",
+        takes: Grammar::of::<u64>(),
         contexts: Contexts::EVENTS,
         reason: "events come from epoll",
     },
     NoEffect {
         names: "kqueue_changes",
+        takes: Grammar::of::<u64>(),
         contexts: Contexts::EVENTS,
         reason: "events come from epoll",
     },
     NoEffect {
         names: "kqueue_events",
+        takes: Grammar::of::<u64>(),
         contexts: Contexts::EVENTS,
         reason: "events come from epoll",
     },
     NoEffect {
         names: "iocp_threads",
+        takes: Grammar::of::<u64>(),
         contexts: Contexts::EVENTS,
         reason: "events come from epoll",
     },
     NoEffect {
         names: "post_acceptex",
+        takes: Grammar::of::<bool>(),
         contexts: Contexts::EVENTS,
         reason: "events come from epoll",
     },
     NoEffect {
         names: "acceptex_read",
+        takes: Grammar::of::<bool>(),
         contexts: Contexts::EVENTS,
         reason: "events come from epoll",
     },
     NoEffect {
         names: "variables_hash_max_size",
+        takes: Grammar::of::<u64>(),
         contexts: Contexts::HTTP.union(Contexts::STREAM),
         reason: "tables take the room that they need",
     },
     NoEffect {
         names: "variables_hash_bucket_size",
+        takes: Grammar::of::<u64>(),
         contexts: Contexts::HTTP.union(Contexts::STREAM),
         reason: "tables take the room that they need",
     },
     NoEffect {
         names: "server_names_hash_max_size",
+        takes: Grammar::of::<u64>(),
         contexts: Contexts::HTTP.union(Contexts::STREAM),
         reason: "tables take the room that they need",
     },
     NoEffect {
         names: "server_names_hash_bucket_size",
+        takes: Grammar::of::<u64>(),
         contexts: Contexts::HTTP.union(Contexts::STREAM),
         reason: "tables take the room that they need",
     },
     NoEffect {
         names: "types_hash_max_size",
+        takes: Grammar::of::<u64>(),
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
@@ -225,6 +277,7 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
     },
     NoEffect {
         names: "types_hash_bucket_size",
+        takes: Grammar::of::<u64>(),
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
@@ -232,26 +285,31 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
     },
     NoEffect {
         names: "map_hash_max_size",
+        takes: Grammar::of::<u64>(),
         contexts: Contexts::HTTP.union(Contexts::STREAM),
         reason: "tables take the room that they need",
     },
     NoEffect {
         names: "map_hash_bucket_size",
+        takes: Grammar::of::<u64>(),
         contexts: Contexts::HTTP.union(Contexts::STREAM),
         reason: "tables take the room that they need",
     },
     NoEffect {
         names: "referer_hash_max_size",
+        takes: Grammar::of::<u64>(),
         contexts: Contexts::SERVER.union(Contexts::LOCATION),
         reason: "tables take the room that they need",
     },
     NoEffect {
         names: "referer_hash_bucket_size",
+        takes: Grammar::of::<u64>(),
         contexts: Contexts::SERVER.union(Contexts::LOCATION),
         reason: "tables take the room that they need",
     },
     NoEffect {
         names: "proxy_headers_hash_max_size",
+        takes: Grammar::of::<u64>(),
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
@@ -259,6 +317,7 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
     },
     NoEffect {
         names: "proxy_headers_hash_bucket_size",
+        takes: Grammar::of::<u64>(),
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
@@ -266,16 +325,19 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
     },
     NoEffect {
         names: "connection_pool_size",
+        takes: Grammar::of::<ByteSize>(),
         contexts: Contexts::HTTP.union(Contexts::SERVER),
         reason: "memory is taken as it is needed",
     },
     NoEffect {
         names: "request_pool_size",
+        takes: Grammar::of::<ByteSize>(),
         contexts: Contexts::HTTP.union(Contexts::SERVER),
         reason: "memory is taken as it is needed",
     },
     NoEffect {
         names: "tcp_nopush",
+        takes: Grammar::of::<bool>(),
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
@@ -283,6 +345,7 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
     },
     NoEffect {
         names: "tcp_nodelay",
+        takes: Grammar::of::<bool>(),
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
@@ -290,6 +353,7 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
     },
     NoEffect {
         names: "send_lowat",
+        takes: Grammar::of::<ByteSize>(),
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
@@ -297,6 +361,7 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
     },
     NoEffect {
         names: "msie_padding",
+        takes: Grammar::of::<bool>(),
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
@@ -304,6 +369,7 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
     },
     NoEffect {
         names: "aio",
+        takes: Grammar::of::<Aio>(),
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
@@ -311,6 +377,7 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
     },
     NoEffect {
         names: "aio_write",
+        takes: Grammar::of::<bool>(),
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
@@ -318,6 +385,7 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
     },
     NoEffect {
         names: "read_ahead",
+        takes: Grammar::of::<ByteSize>(),
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
@@ -325,6 +393,7 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
     },
     NoEffect {
         names: "output_buffers",
+        takes: Grammar::of::<Buffers>(),
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
@@ -332,6 +401,7 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
     },
     NoEffect {
         names: "directio",
+        takes: Grammar::of::<OffOr<Offset>>(),
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
@@ -339,6 +409,7 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
     },
     NoEffect {
         names: "directio_alignment",
+        takes: Grammar::of::<Offset>(),
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
@@ -346,6 +417,7 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
     },
     NoEffect {
         names: "open_file_cache_events",
+        takes: Grammar::of::<bool>(),
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
@@ -353,16 +425,19 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
     },
     NoEffect {
         names: "ssl_engine",
+        takes: Grammar::of::<String>(),
         contexts: Contexts::MAIN,
         reason: "keys in engines of OpenSSL cannot be used; a key that is in one is refused",
     },
     NoEffect {
         names: "ssl_dhparam",
+        takes: Grammar::of::<String>(),
         contexts: TLS_SERVER,
         reason: "there are no suites with DHE",
     },
     NoEffect {
         names: "grpc_ssl_certificate_cache",
+        takes: Grammar::of::<CacheLine>(),
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
@@ -370,6 +445,7 @@ pub(crate) const NO_EFFECT: &[NoEffect] = &[
     },
     NoEffect {
         names: "ssl_ech_file",
+        takes: Grammar::of::<String>(),
         contexts: TLS_SERVER,
         reason: "names in handshakes are not encrypted (ECH)",
     },

@@ -8,7 +8,7 @@
 use std::mem;
 
 use millpond_conf::tree::Statement;
-use millpond_conf::{Applied, Contexts, ParseContext};
+use millpond_conf::{Applied, Contexts, ParseContext, Side};
 use millpond_exchange::scope::block::{Draft, Pass, Row};
 use millpond_exchange::scope::build::{Builder, Tables};
 use millpond_exchange::scope::parts::Parts;
@@ -79,6 +79,7 @@ const TABLES: Tables = Tables {
     row: find,
     setting,
     refusal: refused::find,
+    knows: super::is_known,
     foreign: unknown::help_of_module,
 };
 
@@ -182,11 +183,15 @@ fn stream(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
     let mut cx = ParseContext::new(outer.prefix.clone(), outer.conf_dir.clone());
     cx.variables.fix(|name| RECORDS.has_own(name));
     mem::swap(&mut cx.files, &mut outer.files);
+    mem::swap(&mut cx.shared, &mut outer.shared);
     mem::swap(&mut cx.diagnostics, &mut outer.diagnostics);
+    cx.shared.turn_to(Side::Sessions);
     #[cfg_attr(not(feature = "script"), allow(unused_mut))]
     let (mut read, mut cx) = read(cx, statement);
     mem::swap(&mut cx.files, &mut builder.cx.files);
+    mem::swap(&mut cx.shared, &mut builder.cx.shared);
     mem::swap(&mut cx.diagnostics, &mut builder.cx.diagnostics);
+    builder.cx.shared.turn_to(Side::Requests);
     #[cfg(feature = "script")]
     script::periodic::add_masks(builder, mem::take(&mut read.masks));
     builder.put(Some(read));

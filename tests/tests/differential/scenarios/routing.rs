@@ -1,13 +1,15 @@
 //! Server and location that a request gets.
 
 use crate::scenario::Scenario;
-use millpond_testkit::Request;
+use millpond_testkit::{Answer, Request};
 
 /// The scenarios of this subject.
 pub fn scenarios() -> Vec<Scenario> {
     vec![
         server_names(),
         server_without_name(),
+        server_name_with_an_empty_label(),
+        last_handler_of_several(),
         default_server(),
         locations_of_all_kinds(),
         locations_are_matched_on_the_decoded_uri(),
@@ -76,6 +78,48 @@ fn server_names() -> Scenario {
             "unknown.test",
         ],
     )
+}
+
+/// A host may begin with a dot: its first label is empty, and one all the same.
+fn server_name_with_an_empty_label() -> Scenario {
+    Scenario::new("server-name-with-an-empty-label")
+        .http(
+            "server { listen 127.0.0.1:%%PORT%%; server_name *.test; return 200 under; }
+             server { listen 127.0.0.1:%%PORT%%; server_name .a.other; return 200 self; }
+             server { listen 127.0.0.1:%%PORT%%; server_name www.*; return 200 before; }",
+        )
+        .server("location / { return 200 other; }")
+        .raw("GET / HTTP/1.1\r\nHost: .test\r\nConnection: close\r\n\r\n")
+        .raw("GET / HTTP/1.1\r\nHost: .a.test\r\nConnection: close\r\n\r\n")
+        .raw("GET / HTTP/1.1\r\nHost: .a.other\r\nConnection: close\r\n\r\n")
+        .raw("GET / HTTP/1.1\r\nHost: .b.other\r\nConnection: close\r\n\r\n")
+        .raw("GET / HTTP/1.1\r\nHost: .www.x\r\nConnection: close\r\n\r\n")
+        .raw("GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")
+        .raw("GET / HTTP/1.1\r\nHost: www.\r\nConnection: close\r\n\r\n")
+}
+
+/// The last one of handlers of several modules in one location answers.
+fn last_handler_of_several() -> Scenario {
+    Scenario::new("last-handler-of-several")
+        .server(
+            "location /http { fastcgi_pass 127.0.0.1:1; proxy_pass http://%%ORIGIN%%; }
+             location /refused { proxy_pass http://%%ORIGIN%%; fastcgi_pass 127.0.0.1:1; }
+             location /gif { proxy_pass http://%%ORIGIN%%; empty_gif; }
+             location /not-gif { empty_gif; proxy_pass http://%%ORIGIN%%; }
+             location /twice { empty_gif; empty_gif; }
+             location /of-three { uwsgi_pass 127.0.0.1:1; stub_status; proxy_pass http://%%ORIGIN%%;
+                 if ($arg_a) { set $b c; } }",
+        )
+        .answer("/*", Answer::new(200).body("origin"))
+        .gets(&[
+            "/http",
+            "/refused",
+            "/gif",
+            "/not-gif",
+            "/twice",
+            "/of-three",
+            "/of-three?a=b",
+        ])
 }
 
 fn server_without_name() -> Scenario {

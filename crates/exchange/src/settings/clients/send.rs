@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
+use millpond_conf::ByteSize;
 use millpond_conf::value::SizeTemplate;
-use millpond_conf::{ByteSize, Offset};
 
 /// Settings of the sending of answers.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -47,7 +47,7 @@ pub struct SendPolicy {
         default = "1460",
         contexts(http, server, location)
     )]
-    pub postpone_output: Offset,
+    pub postpone_output: ByteSize,
 }
 
 /// True if answers of unknown length are chunked.
