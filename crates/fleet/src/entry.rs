@@ -20,10 +20,15 @@
 //! An announcement is 3 (its version), the weight (2), the requests of peers that the node has to
 //! do (4), milliseconds since it had everything (4; all ones for never), the name of the log that
 //! it follows (16; zeros for none), the length of the name of its software's version (1) and that,
-//! and the address at which peers ask it (rest; empty if it owns nothing). Version 2 does not name
-//! the log; one of another version announces nothing. Version 255, alone, makes the entry a
-//! farewell: somebody else says for the node, which is silent, that it will not come back. So it
-//! stands in place of the node's last beat, and who does not know of farewells reads a beat.
+//! and the address at which peers ask it (rest; empty if it owns nothing). Version 4 has the length
+//! of the name of the node's pool (1) and that before the address; without it the node is in the
+//! pool `default`. Version 2 does not name the log; one of another version announces nothing.
+//! Version 255, alone, makes the entry a farewell: somebody else says for the node, which is
+//! silent, that it will not come back. So it stands in place of the node's last beat, and who does
+//! not know of farewells reads a beat.
+//!
+//! Who knows of no pools must not take a node of one for the owner of its keys: so only a node of
+//! another pool than `default` writes version 4, which such a reader does not understand.
 //!
 //! The log keeps the newest entry of each subject. So a subject names all that makes a newer entry
 //! stand for an older one: the zone, the mode and the target of a purge, the node of a beat.
@@ -35,6 +40,8 @@ use sha2::{Digest, Sha256};
 const VERSION: u8 = 1;
 /// Version of announcements.
 const ANNOUNCED_VERSION: u8 = 3;
+/// Version of those that name a pool.
+const WITH_POOL: u8 = 4;
 /// Version of those that do not name the log.
 const WITHOUT_LOG: u8 = 2;
 /// The same of a farewell.
@@ -43,6 +50,18 @@ const FAREWELL_VERSION: u8 = 255;
 const DIGEST_LEN: usize = 20;
 /// Tags of a purge; as many as a request may name.
 const TEXTS_MAX: usize = 256;
+
+/// Name of the pool of nodes that say none.
+pub const DEFAULT_POOL: &str = "default";
+/// Bytes of names of fleets, nodes and pools, at most: they stand in the names of streams and
+/// subjects, and in beats.
+pub const NAME_LEN_MAX: usize = 64;
+
+/// True for the name of a fleet, or of a pool of its nodes.
+pub fn is_name(name: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    (1..=NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(is_letter)
+}
 
 /// Name of a process that lives once.
 pub type Run = [u8; 16];
@@ -79,7 +98,7 @@ pub struct Beat {
 }
 
 /// Words of a node about itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announced {
     /// Address at which peers ask it, as text; empty if it owns nothing.
     pub address: String,
@@ -93,28 +112,63 @@ pub struct Announced {
     pub log: Option<[u8; 16]>,
     /// Version of its software.
     pub version: String,
+    /// Name of its pool.
+    pub pool: String,
+}
+
+impl Default for Announced {
+    fn default() -> Self {
+        Announced {
+            address: String::new(),
+            weight: 0,
+            load: 0,
+            lag_ms: None,
+            log: None,
+            version: String::new(),
+            pool: DEFAULT_POOL.to_owned(),
+        }
+    }
+}
+
+/// Writes a text of at most 255 bytes behind its length.
+fn put_short(out: &mut BytesMut, text: &str) {
+    let whole = text.as_bytes();
+    let text = whole.get(..usize::from(u8::MAX)).unwrap_or(whole);
+    // At most 255 by the line above.
+    out.put_u8(text.len() as u8);
+    out.put_slice(text);
+}
+
+fn take_short(rest: &mut Bytes) -> Option<String> {
+    let len = usize::from(rest.try_get_u8().ok()?);
+    String::from_utf8(take(rest, len)?.to_vec()).ok()
 }
 
 impl Announced {
     fn put(&self, out: &mut BytesMut) {
+        let has_pool = self.pool != DEFAULT_POOL;
         out.put_u8(0);
-        out.put_u8(ANNOUNCED_VERSION);
+        out.put_u8(if has_pool {
+            WITH_POOL
+        } else {
+            ANNOUNCED_VERSION
+        });
         out.put_u16_le(self.weight);
         out.put_u32_le(self.load);
         out.put_u32_le(self.lag_ms.unwrap_or(u32::MAX));
         out.put_slice(&self.log.unwrap_or_default());
-        let whole = self.version.as_bytes();
-        let version = whole.get(..usize::from(u8::MAX)).unwrap_or(whole);
-        // At most 255 by the line above.
-        out.put_u8(version.len() as u8);
-        out.put_slice(version);
+        put_short(out, &self.version);
+        if has_pool {
+            put_short(out, &self.pool);
+        }
         out.put_slice(self.address.as_bytes());
     }
 
     fn read(mut rest: Bytes) -> Option<Announced> {
-        let names_log = match rest.try_get_u8().ok()? {
-            ANNOUNCED_VERSION => true,
-            WITHOUT_LOG => false,
+        let (names_log, has_pool) = match rest.try_get_u8().ok()? {
+            WITH_POOL => (true, true),
+            ANNOUNCED_VERSION => (true, false),
+            WITHOUT_LOG => (false, false),
             _ => return None,
         };
         let (weight, load) = (rest.try_get_u16_le().ok()?, rest.try_get_u32_le().ok()?);
@@ -123,15 +177,20 @@ impl Announced {
         if names_log {
             rest.try_copy_to_slice(&mut log).ok()?;
         }
-        let version_len = usize::from(rest.try_get_u8().ok()?);
-        let version = take(&mut rest, version_len)?;
+        let version = take_short(&mut rest)?;
+        let pool = if has_pool {
+            take_short(&mut rest)?
+        } else {
+            DEFAULT_POOL.to_owned()
+        };
         Some(Announced {
             address: String::from_utf8(rest.to_vec()).ok()?,
             weight,
             load,
             lag_ms: Some(lag_ms).filter(|lag_ms| *lag_ms != u32::MAX),
             log: Some(log).filter(|log| *log != [0; 16]),
-            version: String::from_utf8(version.to_vec()).ok()?,
+            version,
+            pool,
         })
     }
 }
@@ -354,12 +413,22 @@ mod tests {
             lag_ms: Some(1_003),
             log: Some([5; 16]),
             version: "1.2.3".to_owned(),
+            pool: DEFAULT_POOL.to_owned(),
+        };
+        let shield = Announced {
+            pool: "shield".to_owned(),
+            ..announced.clone()
         };
         vec![
             Entry::Beat(beat.clone()),
             Entry::Beat(Beat {
                 announced: Some(announced),
                 node: "edge-2".to_owned(),
+                ..beat.clone()
+            }),
+            Entry::Beat(Beat {
+                announced: Some(shield),
+                node: "shield-1".to_owned(),
                 ..beat.clone()
             }),
             Entry::Beat(Beat {
@@ -413,6 +482,39 @@ mod tests {
         }
     }
 
+    /// Beats from before there were pools read as they were meant, and who wrote those reads nodes
+    /// of the pool `default`, and no others.
+    #[test]
+    fn nodes_of_the_usual_pool_are_announced_as_before_there_were_pools() {
+        let version_of = |pool: &str| {
+            let beat = Entry::Beat(Beat {
+                run: [3; 16],
+                count: 1,
+                taken: 0,
+                node: "n".to_owned(),
+                announced: Some(Announced {
+                    pool: pool.to_owned(),
+                    ..Announced::default()
+                }),
+            });
+            beat.encode()[36]
+        };
+        assert_eq!((version_of("default"), version_of("shield")), (3, 4));
+        let mut before = b"\x01\x00".to_vec();
+        before.extend([0; 32]);
+        before.extend(b"n\0\x03\x64\0\0\0\0\0\xff\xff\xff\xff");
+        before.extend([5; 16]);
+        before.extend(b"\x031.0127.0.0.1:1");
+        let Some(Entry::Beat(beat)) = Entry::decode(&Bytes::from(before)) else {
+            panic!("no beat");
+        };
+        let announced = beat.announced.unwrap();
+        assert_eq!(
+            (&*announced.pool, &*announced.address, announced.weight),
+            ("default", "127.0.0.1:1", 100)
+        );
+    }
+
     #[test]
     fn entries_of_other_makings_are_none() {
         let good = purge(Mode::Hard, Target::Key(Bytes::from_static(b"k"))).encode();
@@ -444,8 +546,8 @@ mod tests {
         subjects.extend(others.map(|target| purge(Mode::Hard, target).subject("edge")));
         assert_eq!(subjects[0], "mp.edge.beat.edge-1=2eexample");
         assert_eq!(subjects[1], "mp.edge.beat.edge-2");
-        assert_eq!(subjects[3], "mp.edge.beat.edge-4");
-        for subject in &subjects[4..] {
+        assert_eq!(subjects[4], "mp.edge.beat.edge-4");
+        for subject in &subjects[5..] {
             assert!(subject.starts_with("mp.edge.purge.a=2eb."), "{subject}");
             assert_eq!(subject.split('.').count(), 7, "{subject}");
         }

@@ -4,18 +4,21 @@
 //! beats ──► members that live ──► owner of a key ──► asked by who needs it (`millpond_proxy`)
 //! ```
 //!
+//! Members are in pools: a key has an owner in each of them, and who asks says in which.
+//!
 //! 1. A member lives as long as its beats are heard, three of them or fewer missing. Beats that
 //!    were old when they were read, as after a start, make no member.
 //! 2. Who is not a member itself, because it does not hear its own beats, asks nobody.
 //! 3. Nothing here decides about an answer: a wrong list costs a request.
+//! 4. Of a pool without members that live nobody is asked.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::entry::Announced;
+use crate::entry::{Announced, DEFAULT_POOL};
 use crate::owner::{self, Candidate};
 use crate::view::Heard;
 
@@ -47,14 +50,36 @@ impl fmt::Debug for Secret {
 }
 
 /// Place of a node among its peers, as it is configured.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeersConf {
     /// Address at which others ask it; without one it owns nothing.
     pub address: Option<SocketAddr>,
-    /// Share of the keys that it owns, beside the weights of the others; 0 counts as 1.
+    /// Share of the keys that it owns, beside the weights of the others of its pool; 0 counts as 1.
     pub weight: u16,
+    /// Name of its pool.
+    pub pool: String,
     /// Secret of the fleet; without one nobody is asked or answered.
     pub secret: Option<Secret>,
+}
+
+impl Default for PeersConf {
+    fn default() -> Self {
+        PeersConf {
+            address: None,
+            weight: 0,
+            pool: DEFAULT_POOL.to_owned(),
+            secret: None,
+        }
+    }
+}
+
+/// A choice of the owner of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice<'a> {
+    /// The pool whose members are chosen from; none for that of the node itself.
+    pub pool: Option<&'a str>,
+    /// The part of its share that a member may have to do, as for [`owner::owner`].
+    pub bound: u32,
 }
 
 /// Outcome of a request to an owner, or of one from a peer.
@@ -116,11 +141,41 @@ pub enum Owner {
     },
 }
 
-#[derive(Debug)]
-struct Known {
+/// Members of a pool.
+#[derive(Debug, Default)]
+struct Pool {
     candidates: Vec<Candidate>,
     /// Address of each, and the time at which it was heard of.
     rest: Vec<(Arc<str>, SocketAddr, u64)>,
+}
+
+impl Pool {
+    /// The members that live at a time, if those are not all.
+    fn living(&self, now_ms: u64) -> Option<Pool> {
+        if self.rest.iter().all(|it| lives(it.2, now_ms)) {
+            return None;
+        }
+        let pairs = self
+            .candidates
+            .iter()
+            .cloned()
+            .zip(self.rest.iter().cloned());
+        let (candidates, rest) = pairs.filter(|(_, it)| lives(it.2, now_ms)).unzip();
+        Some(Pool { candidates, rest })
+    }
+}
+
+/// True if who was heard of at a time lives at another one.
+fn lives(at_ms: u64, now_ms: u64) -> bool {
+    now_ms.saturating_sub(at_ms) <= LIVE_MS
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The time at which this node was heard of as a member; none if it never was.
+    own_ms: Option<u64>,
+    /// Pools by name.
+    pools: BTreeMap<String, Pool>,
 }
 
 /// Keys that were asked of their owners once; forgotten in two steps.
@@ -164,14 +219,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Peers {
     /// The peers of a node with this name.
     pub fn new(own: &str, conf: PeersConf) -> Self {
-        let known = Known {
-            candidates: Vec::new(),
-            rest: Vec::new(),
-        };
         Peers {
             conf,
             own: own.to_owned(),
-            known: Mutex::new(Arc::new(known)),
+            known: Mutex::default(),
             load: AtomicU32::new(0),
             seen: Mutex::default(),
             counts: Default::default(),
@@ -194,6 +245,7 @@ impl Peers {
             lag_ms: None,
             log: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            pool: self.conf.pool.clone(),
         }
     }
 
@@ -202,10 +254,7 @@ impl Peers {
         if self.conf.secret.is_none() {
             return;
         }
-        let mut known = Known {
-            candidates: Vec::new(),
-            rest: Vec::new(),
-        };
+        let mut known = Known::default();
         for (name, heard) in nodes {
             let Some(announced) = &heard.member.announced else {
                 continue;
@@ -214,42 +263,42 @@ impl Peers {
                 continue;
             };
             // INVARIANT 1.
-            if heard.was_recent {
-                let (weight, load) = (u32::from(announced.weight), announced.load);
-                known.candidates.push(Candidate::new(name, weight, load));
-                known
-                    .rest
-                    .push((Arc::from(name.as_str()), address, heard.at_ms));
+            if !heard.was_recent {
+                continue;
             }
+            if *name == self.own {
+                known.own_ms = Some(heard.at_ms);
+            }
+            let (weight, load) = (u32::from(announced.weight), announced.load);
+            let pool = known.pools.entry(announced.pool.clone()).or_default();
+            pool.candidates.push(Candidate::new(name, weight, load));
+            pool.rest
+                .push((Arc::from(name.as_str()), address, heard.at_ms));
         }
         *lock(&self.known) = Arc::new(known);
     }
 
-    /// The owner of a key at a time. `bound` is as for [`owner::owner`].
-    pub fn owner(&self, key: u64, bound: u32, now_ms: u64) -> Owner {
+    /// The owner of a key at a time.
+    pub fn owner(&self, key: u64, choice: Choice<'_>, now_ms: u64) -> Owner {
         let known = Arc::clone(&lock(&self.known));
-        let lives = |at_ms: u64| now_ms.saturating_sub(at_ms) <= LIVE_MS;
-        if known.rest.iter().all(|it| lives(it.2)) {
-            return self.pick(&known, (key, bound));
-        }
-        let (mut candidates, mut rest) = (Vec::new(), Vec::new());
-        for (candidate, it) in known.candidates.iter().zip(&known.rest) {
-            if lives(it.2) {
-                candidates.push(candidate.clone());
-                rest.push(it.clone());
-            }
-        }
-        self.pick(&Known { candidates, rest }, (key, bound))
-    }
-
-    fn pick(&self, known: &Known, (key, bound): (u64, u32)) -> Owner {
         // INVARIANT 2: a node with an address is a member if it is heard.
-        let is_member = |it: &Candidate| it.name == self.own;
-        if self.conf.address.is_some() && !known.candidates.iter().any(is_member) {
+        let is_heard = known.own_ms.is_some_and(|at_ms| lives(at_ms, now_ms));
+        if self.conf.address.is_some() && !is_heard {
             return Owner::Own;
         }
-        let place = owner::owner(&known.candidates, key, bound);
-        match place.and_then(|place| known.rest.get(place)) {
+        // INVARIANT 4.
+        let Some(pool) = known.pools.get(choice.pool.unwrap_or(&self.conf.pool)) else {
+            return Owner::Own;
+        };
+        match pool.living(now_ms) {
+            Some(living) => self.pick(&living, key, choice.bound),
+            None => self.pick(pool, key, choice.bound),
+        }
+    }
+
+    fn pick(&self, pool: &Pool, key: u64, bound: u32) -> Owner {
+        let place = owner::owner(&pool.candidates, key, bound);
+        match place.and_then(|place| pool.rest.get(place)) {
             Some((name, address, _)) if **name != *self.own => Owner::Peer {
                 name: Arc::clone(name),
                 address: *address,
@@ -330,12 +379,18 @@ mod tests {
             address: "127.0.0.1:1".parse().ok(),
             weight: 1,
             secret: Some(Secret::new(vec![1])),
+            ..PeersConf::default()
         };
         Peers::new(own, conf)
     }
 
     fn peers_of(peers: &Peers, now_ms: u64) -> HashSet<String> {
-        let owners = (0..200).map(|key| peers.owner(key, 125, now_ms));
+        peers_in(peers, None, now_ms)
+    }
+
+    fn peers_in(peers: &Peers, pool: Option<&str>, now_ms: u64) -> HashSet<String> {
+        let choice = Choice { pool, bound: 125 };
+        let owners = (0..200).map(|key| peers.owner(key, choice, now_ms));
         let name = |owner| match owner {
             Owner::Own => "own".to_owned(),
             Owner::Peer { name, .. } => name.to_string(),
@@ -366,6 +421,53 @@ mod tests {
         (all[0].at_ms, all[1].was_recent) = (9_000, false);
         peers.hear(names.iter().zip(&all));
         assert_eq!(peers_of(&peers, 9_000), of(&["own"]));
+    }
+
+    /// Owners in a pool do not depend on who is in others, nor on who asks.
+    #[test]
+    fn pools_have_owners_of_their_own() {
+        let names = ["a", "b", "s", "t"].map(str::to_owned);
+        let mut all = [1, 2, 3, 4].map(|port| heard(&format!("127.0.0.1:{port}"), 9_000));
+        for shield in &mut all[2..] {
+            shield.member.announced.as_mut().unwrap().pool = "shield".to_owned();
+        }
+        let of = |own: &str, pool: &str| {
+            let mut peers = peers(own);
+            peers.conf.pool = pool.to_owned();
+            peers.hear(names.iter().zip(&all));
+            peers
+        };
+        let set =
+            |names: &[&str]| -> HashSet<String> { names.iter().map(ToString::to_string).collect() };
+        let (edge, shield) = (of("a", "default"), of("s", "shield"));
+        assert_eq!(peers_of(&edge, 9_000), set(&["own", "b"]));
+        assert_eq!(peers_in(&edge, Some("default"), 9_000), set(&["own", "b"]));
+        assert_eq!(peers_in(&edge, Some("shield"), 9_000), set(&["s", "t"]));
+        assert_eq!(peers_of(&shield, 9_000), set(&["own", "t"]));
+        assert_eq!(peers_in(&shield, Some("default"), 9_000), set(&["a", "b"]));
+        assert_eq!(peers_in(&edge, Some("other"), 9_000), set(&["own"]));
+        for key in 0..200 {
+            let choice = Choice {
+                pool: Some("shield"),
+                bound: 125,
+            };
+            let own = shield.owner(key, choice, 9_000) == Owner::Own;
+            let asked = match edge.owner(key, choice, 9_000) {
+                Owner::Peer { name, .. } => name.to_string(),
+                Owner::Own => panic!("it is in no shield"),
+            };
+            assert_eq!(own, asked == "s", "{key}");
+        }
+        // A shield whose members are all missed is asked by nobody.
+        let mut late = all.clone();
+        (late[2].at_ms, late[3].at_ms) = (5_000, 4_000);
+        edge.hear(names.iter().zip(&late));
+        assert_eq!(peers_in(&edge, Some("shield"), 7_500), set(&["s"]));
+        assert_eq!(peers_in(&edge, Some("shield"), 9_000), set(&["own"]));
+        // Nor is it by who does not hear of itself, in whatever pool that is.
+        late[0].at_ms = 0;
+        edge.hear(names.iter().zip(&late));
+        assert_eq!(peers_in(&edge, Some("shield"), 7_500), set(&["own"]));
     }
 
     #[test]

@@ -53,8 +53,17 @@ fn wrong_lines_about_peers_are_told() -> Result<()> {
             "is too short, at least 16 bytes",
         ),
         (
-            inside("") + "proxy_cache_peers owner pool=x;",
-            "it must be \"bound=number\" or \"hedge=time\"",
+            inside("node a pool=;"),
+            "invalid name \"\" of a pool, it must have letters",
+        ),
+        (inside("node a pool=a.b;"), "invalid name \"a.b\" of a pool"),
+        (
+            inside("") + "proxy_cache_peers owner of=x;",
+            "it must be \"pool=name\", \"bound=number\" or \"hedge=time\"",
+        ),
+        (
+            inside("") + "proxy_cache_peers owner pool=a.b;",
+            "a pool has a name of letters, digits, \"-\" and \"_\"",
         ),
         (
             inside("") + "proxy_cache z; proxy_cache_peers owner;",

@@ -19,6 +19,7 @@ mod nats_tls;
 mod one_way;
 mod peer_certificates;
 mod peers;
+mod shields;
 mod sites;
 mod store;
 mod tier;

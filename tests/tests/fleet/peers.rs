@@ -15,7 +15,7 @@ use crate::nats;
 const LONG: u64 = 1 << 20;
 
 /// Inside of the http block of a node that owns keys.
-const PEER: &str = "
+pub(crate) const PEER: &str = "
     fleet edge {
         nats nats://127.0.0.1:%%NATS%%;
         node %%NODE%% address=127.0.0.1:%%ADDRESS%%;
@@ -69,7 +69,7 @@ pub(crate) fn peer_at(
 }
 
 /// A node with an address of its own.
-fn at(conf: &str, (name, nats): (&str, u16), origin: &Origin) -> ProxyBuilder {
+pub(crate) fn at(conf: &str, (name, nats): (&str, u16), origin: &Origin) -> ProxyBuilder {
     Proxy::new(Kind::Millpond, conf)
         .origin(origin)
         .value("NODE", name)
@@ -77,7 +77,7 @@ fn at(conf: &str, (name, nats): (&str, u16), origin: &Origin) -> ProxyBuilder {
         .file("secret", "a secret of all nodes\n")
 }
 
-fn active(node: &Node) -> Result<f64> {
+pub(crate) fn active(node: &Node) -> Result<f64> {
     node.metric("millpond_fleet_peer_requests_active{fleet=\"edge\"}")
 }
 
@@ -98,10 +98,18 @@ fn peers(nats: &Nats, count: usize) -> Result<(Origin, Vec<Node>)> {
 
 /// Waits until every node has heard of all.
 pub(crate) fn wait_until_known(nodes: &[Node]) -> Result<()> {
+    wait_until_heard(nodes, nodes.len())
+}
+
+/// Waits until each of these nodes has heard of so many.
+pub(crate) fn wait_until_heard<'a>(
+    nodes: impl IntoIterator<Item = &'a Node>,
+    count: usize,
+) -> Result<()> {
     for node in nodes {
         let is_known = || {
-            let count = node.metric("millpond_fleet_nodes{fleet=\"edge\"}").ok()?;
-            (count >= nodes.len() as f64).then_some(())
+            let known = node.metric("millpond_fleet_nodes{fleet=\"edge\"}").ok()?;
+            (known >= count as f64).then_some(())
         };
         Deadline::after(WAIT)
             .poll(is_known)

@@ -10,6 +10,7 @@
 //! process that have heard of it. The exit status is 1 if none has.
 
 use anyhow::Result;
+use millpond_fleet::entry::DEFAULT_POOL;
 use millpond_server::control::api::Verb;
 use millpond_server::control::fleet::{
     FleetConfigReport, FleetCountersReport, FleetLeftReport, FleetNodeReport, FleetReport,
@@ -228,6 +229,10 @@ fn node(node: &FleetNodeReport) -> String {
         (Some(address), Some(weight)) => format!(", owner at {} (weight {weight})", plain(address)),
         _ => String::new(),
     };
+    let pool = match &node.pool {
+        Some(pool) if pool != DEFAULT_POOL => format!(", pool {}", plain(pool)),
+        _ => String::new(),
+    };
     let version = match &node.version {
         Some(version) => format!(", version {}", plain(version)),
         None => String::new(),
@@ -237,7 +242,7 @@ fn node(node: &FleetNodeReport) -> String {
         None => String::new(),
     };
     format!(
-        "  {:<24} up to number {}{lag}, heard of {} ago{silent}{owner}{version}",
+        "  {:<24} up to number {}{lag}, heard of {} ago{silent}{owner}{pool}{version}",
         plain(&node.name),
         node.taken,
         seconds(node.heard_ms_ago)

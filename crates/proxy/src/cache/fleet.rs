@@ -29,6 +29,7 @@ use millpond_conf::value::{Words, parse_duration};
 use millpond_conf::{Contexts, Statement};
 use millpond_fleet::config::ConfigConf;
 use millpond_fleet::config::order::public_keys;
+use millpond_fleet::entry::{DEFAULT_POOL, NAME_LEN_MAX, is_name};
 use millpond_fleet::fleets::Plan;
 use millpond_fleet::nats::{NatsConf, check_certificates, check_url};
 use millpond_fleet::node::FleetConf;
@@ -53,11 +54,11 @@ pub const ROWS: &[Row] = &[Row {
     contexts: Contexts::HTTP,
     syntax: "name { nats url ...; nats_creds file; nats_ssl_trusted_certificate file; \
              nats_ssl_certificate file; nats_ssl_certificate_key file; nats_domain name; node \
-             name [address=host:port] [weight=number]; max_lag time; on_lag revalidate \
-             | miss | serve; retain time; replicas number; peer_secret file; peer_ssl_certificate \
-             file; peer_ssl_certificate_key file; peer_ssl_trusted_certificate file; config off | \
-             on folder=path trusted_key=file [canary=percent] [watch=time] \
-             [more_errors=percent] [fewer_hits=percent]; }",
+             name [address=host:port] [weight=number] [pool=name]; max_lag time; on_lag \
+             revalidate | miss | serve; retain time; replicas number; peer_secret file; \
+             peer_ssl_certificate file; peer_ssl_certificate_key file; \
+             peer_ssl_trusted_certificate file; config off | on folder=path trusted_key=file \
+             [canary=percent] [watch=time] [more_errors=percent] [fewer_hits=percent]; }",
     is_block: true,
     pass: Pass::First,
     doc: "Servers whose purges hold on all of them: each zone with `fleet=name` \
@@ -71,10 +72,11 @@ pub const ROWS: &[Row] = &[Row {
           JetStream. `node` is the name of \
           this server in the fleet, which no other has (the machine's name). With `address=`, at \
           which the other nodes reach it, it can own keys (`proxy_cache_peers`), as many as its \
-          `weight` (100, at most 1000) says beside those of the others; `peer_secret` is a file \
-          that all nodes have, with the secret that their requests to each other are signed with. \
-          With the three lines `peer_ssl_…` these requests are encrypted, and both sides show \
-          certificates: `peer_ssl_certificate` has this node's own, which is for its name (a DNS \
+          `weight` (100, at most 1000) says beside those of the others of its `pool` (`default`); \
+          `peer_secret` is a file that all nodes have, with the secret that their requests to each \
+          other are signed with. With the three lines `peer_ssl_…` these requests are encrypted, \
+          and both sides show certificates: `peer_ssl_certificate` has this node's own, which is \
+          for its name (a DNS \
           name among its alternative names) and for servers and clients, \
           `peer_ssl_certificate_key` the key, `peer_ssl_trusted_certificate` the authority that \
           has signed those of all nodes. `address=` is that of a listener with `ssl`, whose \
@@ -107,8 +109,6 @@ const MAX_LAG_MIN: Duration = Duration::from_secs(2);
 const MAX_LAG_MAX: Duration = Duration::from_secs(3600);
 /// The shortest `retain`: positions are noted each ten minutes.
 const RETAIN_MIN: Duration = Duration::from_secs(3600);
-/// Bytes of names of fleets and nodes, at most: they stand in the names of streams and subjects.
-const NAME_LEN_MAX: usize = 64;
 /// Weight of a node that says nothing of it.
 const WEIGHT: u16 = 100;
 /// The largest weight (arbitrary).
@@ -170,11 +170,6 @@ fn fleet(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
     }
 }
 
-fn is_name(name: &str) -> bool {
-    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    (1..=NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(is_letter)
-}
-
 impl Lines {
     fn obey(&mut self, line: &Line<'_>) -> Result<(), String> {
         let text = || line.word().map(|word| Some(word.to_owned()));
@@ -232,6 +227,7 @@ impl Lines {
             name: machine_name(),
             address: None,
             weight: WEIGHT,
+            pool: DEFAULT_POOL.to_owned(),
         });
         let texts = texts(builder, [&self.certificate, &self.key, &self.trusted_peers])?;
         if let Some(texts) = texts {
@@ -258,6 +254,7 @@ impl Lines {
             peers: PeersConf {
                 address: node.address,
                 weight: node.weight,
+                pool: node.pool,
                 secret,
             },
             config,
@@ -337,6 +334,7 @@ struct NodeLine {
     name: String,
     address: Option<SocketAddr>,
     weight: u16,
+    pool: String,
 }
 
 impl NodeLine {
@@ -348,6 +346,7 @@ impl NodeLine {
             name: (*name).to_owned(),
             address: None,
             weight: WEIGHT,
+            pool: DEFAULT_POOL.to_owned(),
         };
         for word in more {
             match word.split_once('=') {
@@ -357,6 +356,13 @@ impl NodeLine {
                     node.weight = text.parse().ok().filter(is_possible).ok_or_else(|| {
                         format!("invalid weight \"{text}\", it must be from 1 to {WEIGHT_MAX}")
                     })?;
+                }
+                Some(("pool", text)) if is_name(text) => node.pool = text.to_owned(),
+                Some(("pool", text)) => {
+                    return Err(format!(
+                        "invalid name \"{text}\" of a pool, it must have letters, digits, \"-\" \
+                         and \"_\", at most {NAME_LEN_MAX}"
+                    ));
                 }
                 _ => return Err(format!("invalid parameter \"{word}\" in \"node\"")),
             }

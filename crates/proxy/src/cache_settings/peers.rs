@@ -2,10 +2,13 @@
 //!
 //! `cache/peers` asks it, and answers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use millpond_conf::OffOr;
 use millpond_conf::value::{ArgError, Args, FromArgs, parse_duration};
+use millpond_fleet::entry::is_name;
+use millpond_fleet::peers::Choice;
 
 /// The part of its share that a node may have to do, in hundredths.
 const BOUND: u32 = 125;
@@ -19,7 +22,10 @@ pub struct PeersPolicy {
     /// With `owner`, what is missing in the cache, or has to be validated, is asked of the node of
     /// the fleet that owns its key, and only that node asks the origin; the zone must have
     /// `fleet=`, and the fleet a `peer_secret`. The other nodes store what they are asked for a
-    /// second time. An owner that gives no sign of life within `hedge` (200ms), or fails, is passed
+    /// second time. The owner is chosen among the nodes of the pool `pool` (`node … pool=`), or
+    /// without it among those of the node's own pool: with `pool=shield` on all nodes those of the
+    /// pool `shield` ask the origin for all others; while none of them lives, each node asks it.
+    /// An owner that gives no sign of life within `hedge` (200ms), or fails, is passed
     /// by: the origin is asked. A node with more than `bound` (1.25) times its share of requests
     /// to do is passed over for the next owner. It turns on `proxy_cache_lock`. Owners make the
     /// cache key by themselves, so that it must not have what belongs to a connection, such as
@@ -29,16 +35,28 @@ pub struct PeersPolicy {
 }
 
 /// Rule for asking owners.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeersRule {
+    /// The pool whose nodes own keys; none for that of the node itself.
+    pub pool: Option<Arc<str>>,
     /// The part of its share that a node may have to do, in hundredths.
     pub bound: u32,
     /// Time in which an owner must have given a sign of life.
     pub hedge: Duration,
 }
 
+impl PeersRule {
+    /// The choice of an owner.
+    pub fn choice(&self) -> Choice<'_> {
+        Choice {
+            pool: self.pool.as_deref(),
+            bound: self.bound,
+        }
+    }
+}
+
 impl FromArgs for PeersRule {
-    const SYNTAX: &'static str = "owner [bound=number] [hedge=time]";
+    const SYNTAX: &'static str = "owner [pool=name] [bound=number] [hedge=time]";
 
     fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
         let [first, more @ ..] = args.words else {
@@ -48,12 +66,19 @@ impl FromArgs for PeersRule {
             return Err(ArgError::value(0, "it must be \"off\" or \"owner\""));
         }
         let mut rule = PeersRule {
+            pool: None,
             bound: BOUND,
             hedge: HEDGE,
         };
         for (place, word) in more.iter().enumerate() {
             let wrong = |why: &'static str| ArgError::value(place + 1, why);
             match word.text.split_once('=') {
+                Some(("pool", name)) if is_name(name) => rule.pool = Some(Arc::from(name)),
+                Some(("pool", _)) => {
+                    return Err(wrong(
+                        "a pool has a name of letters, digits, \"-\" and \"_\"",
+                    ));
+                }
                 Some(("bound", value)) => {
                     rule.bound = hundredths(value)
                         .ok_or_else(|| wrong("the bound must be a number from 1 to 100"))?;
@@ -62,7 +87,10 @@ impl FromArgs for PeersRule {
                     let time = parse_duration(value).filter(|time| !time.is_zero());
                     rule.hedge = time.ok_or_else(|| wrong("the hedge must be a time above 0"))?;
                 }
-                _ => return Err(wrong("it must be \"bound=number\" or \"hedge=time\"")),
+                _ => {
+                    let all = "it must be \"pool=name\", \"bound=number\" or \"hedge=time\"";
+                    return Err(wrong(all));
+                }
             }
         }
         Ok(rule)

@@ -204,8 +204,11 @@ pub struct FleetNodeReport {
     pub is_live: bool,
     /// Address at which it is asked for keys that it owns; null if it owns none.
     pub address: Option<String>,
-    /// Share of the keys that it owns, beside the weights of the others; null if it owns none.
+    /// Share of the keys that it owns, beside the weights of the others of its pool; null if it
+    /// owns none.
     pub weight: Option<u16>,
+    /// Name of its pool; null if it has told nothing of itself.
+    pub pool: Option<String>,
     /// Version of its software.
     pub version: Option<String>,
 }
@@ -284,6 +287,7 @@ impl FleetReport {
                 is_live: heard_ms_ago <= max_lag_ms,
                 address: owner.map(|it| it.address.clone()),
                 weight: owner.map(|it| it.weight),
+                pool: announced.map(|it| it.pool.clone()),
                 version: announced.map(|it| it.version.clone()),
             }
         });

@@ -86,7 +86,7 @@ async fn run(
         return Err(Failure::Status(BEHIND));
     };
     req.limits.held.push(Box::new(node.peers().begin()));
-    req.location = match node.peers().owner(key, peers.rule.bound, now_ms()) {
+    req.location = match node.peers().owner(key, peers.rule.choice(), now_ms()) {
         Owner::Own => Arc::clone(&peers.answering),
         // INVARIANT 4 of the module.
         Owner::Peer { .. } => Arc::clone(&peers.answering_alone),

@@ -200,7 +200,7 @@ fn question(req: &mut Request, target: &PassTarget) -> Option<Question> {
     // INVARIANTS 1 and 2.
     let position = zone.purges.position_to_ask(&text, now_ms())?;
     let key = owner::key(zone.name.as_bytes(), &text);
-    let owner = node.peers().owner(key, peers.rule.bound, now_ms());
+    let owner = node.peers().owner(key, peers.rule.choice(), now_ms());
     let Owner::Peer { name, address } = owner else {
         return None;
     };

@@ -81,8 +81,8 @@ pub fn close(level: &mut Closing<'_>) {
     {
         let protocol = target.protocol;
         for cache in &mut caches {
-            let peers = level.settings.pass(cache.protocol).peers.peers;
-            if let (OffOr::On(rule), true) = (peers, cache.protocol == protocol) {
+            let peers = &level.settings.pass(cache.protocol).peers.peers;
+            if let (OffOr::On(rule), true) = (peers.clone(), cache.protocol == protocol) {
                 let peers = LocationPeers {
                     rule,
                     answering: Arc::new(answering(level, cache.locked(), handler.clone())),

@@ -754,6 +754,7 @@
       { title: "Version", class: "text", text: (node) => node.version ?? "–", sort: (node) => node.version ?? "" },
       { title: "Owns keys at", class: "text", text: (node) => node.address ?? "–", sort: (node) => node.address ?? "" },
       { title: "Weight", text: (node) => node.weight ?? "–", sort: (node) => node.weight ?? 0 },
+      { title: "Pool", class: "text", text: (node) => node.pool ?? "–", sort: (node) => node.pool ?? "" },
     ],
   });
   function showFleets() {
