@@ -66,6 +66,7 @@ mod review;
 mod rewrite;
 mod scrub;
 mod site;
+mod stalled;
 mod sweep;
 mod unloaded;
 mod uses;

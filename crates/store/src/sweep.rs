@@ -13,7 +13,7 @@
 //!    no space before. What waits for readers is at most a share of the limit (`HELD_SHARE` in
 //!    `disk::segment`): beyond it the oldest segment stays while it is read, and with it all, and
 //!    new answers are not stored. So readers that stall cost the zone that share of its entries,
-//!    however many they are.
+//!    however many they are, and do not stop it for long (`stalled`).
 //! 3. What inactivity removed is in the log as a tombstone, so it does not come back.
 //!
 //! What keeps entries in use through eviction is in `rewrite`.
@@ -66,7 +66,7 @@ pub struct Swept {
 
 /// Result of trying to evict the oldest segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Eviction {
+pub(crate) enum Eviction {
     /// The segment is gone, or will be when its readers are; so many entries went with it.
     Done(u64),
     /// The segment's bytes are not written yet.
@@ -81,7 +81,7 @@ enum Eviction {
 
 /// Treatment of the oldest segment while it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Readers {
+pub(crate) enum Readers {
     /// The segment leaves within the share that may wait for readers.
     Bounded,
     /// The segment leaves: what it counts is known to be on its way out.
@@ -109,6 +109,7 @@ impl Inner {
         {
             let _turn = lock(&self.disk.turning);
             self.unlink_retired();
+            self.take_back_stalled();
         }
         self.trim();
         self.load_again();
@@ -165,9 +166,14 @@ impl Inner {
         if log.plan.segment_size == 0 || !log.has_numbers() {
             return Err(NotStored::Disk);
         }
-        if let Some(why) = log.refusal {
-            return Err(why);
+        match log.refusal {
+            Some(why) => Err(why),
+            None => self.may_have_room(log),
         }
+    }
+
+    /// Decides the same by the space alone.
+    pub(crate) fn may_have_room(&self, log: &Log) -> Result<bool, NotStored> {
         let shortage = log.shortage();
         let idle = log.retired.iter().filter(|it| it.is_idle());
         let idle: u64 = idle.map(|retired| retired.cost).sum();
@@ -401,7 +407,7 @@ impl Inner {
     }
 
     /// INVARIANT 1. The caller holds the turn.
-    fn evict_oldest(&self, readers: Readers) -> Eviction {
+    pub(crate) fn evict_oldest(&self, readers: Readers) -> Eviction {
         if self.is_stuck() {
             return Eviction::Busy;
         }
@@ -652,7 +658,7 @@ impl Inner {
         }
     }
 
-    fn unlink(&self, path: &Path) -> bool {
+    pub(crate) fn unlink(&self, path: &Path) -> bool {
         let unlinked = self.disk.io.unlink(path);
         // Not before: a sync in between would clear it, and leave this name behind.
         self.disk.has_new_names.store(true, Ordering::Release);

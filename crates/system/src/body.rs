@@ -48,6 +48,15 @@ impl FileSource {
     }
 }
 
+impl FileSource {
+    /// Counts bytes that were sent or read to be sent.
+    pub fn note_taken(&self, count: u64) {
+        if let FileSource::Held(file) = self {
+            file.note_taken(count);
+        }
+    }
+}
+
 /// A region of an open file.
 #[derive(Clone, Debug)]
 pub struct FileRegion {
@@ -228,6 +237,9 @@ impl FileRegion {
         if let (Err(error), FileSource::Held(file)) = (&read, &self.file) {
             // The disk is told; whose fault it is does not matter here.
             file.has_refused(self.offset..self.offset + buf.len() as u64, error);
+        }
+        if read.is_ok() {
+            self.file.note_taken(buf.len() as u64);
         }
         read.map_err(|error: io::Error| BodyError::File(error.to_string()))
     }

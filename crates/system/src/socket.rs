@@ -154,10 +154,14 @@ impl Socket {
             Ok(file) => file,
             Err(error) => return Poll::Ready(Err(error)),
         };
-        self.poll_write(cx, |fd| {
+        let sent = std::task::ready!(self.poll_write(cx, |fd| {
             let mut offset = region.offset;
             rustix::fs::sendfile(fd, file, Some(&mut offset), count)
-        })
+        }));
+        if let Ok(count) = sent {
+            region.file.note_taken(count as u64);
+        }
+        Poll::Ready(sent)
     }
 
     /// Waits until a connecting socket is connected, or says why it is not.

@@ -134,6 +134,10 @@ pub trait DiskIo: Send + Sync {
     fn sync(&self, file: &File) -> io::Result<()>;
     /// Removes a file.
     fn unlink(&self, path: &Path) -> io::Result<()>;
+    /// Gives the space of a file back: who has it open finds its end where it begins.
+    fn empty(&self, _file: &File) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Renames a file within its directory.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Waits until the names in a directory are on the device.
@@ -300,6 +304,10 @@ impl DiskIo for RealIo {
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
+    }
+
+    fn empty(&self, file: &File) -> io::Result<()> {
+        file.set_len(0)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

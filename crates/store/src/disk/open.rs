@@ -31,7 +31,7 @@ use rustix::io::Errno;
 
 use super::format::SEGMENT_HEADER;
 use super::io::{DiskIo, File};
-use super::ready::{Gaps, Readers};
+use super::ready::{Gaps, Readers, TAKEN_BACK};
 use super::{retired_name, segment_name};
 use crate::lock::lock;
 
@@ -44,6 +44,12 @@ const SHED_SHARE: usize = 4;
 /// Milliseconds that a file which was written stays open if nobody syncs it. The kernel writes back
 /// what is older than half of that.
 const UNSYNCED_MS: u64 = 60_000;
+/// Time within which readers must take something: what `send_timeout` is by default, after which a
+/// client that takes nothing is given up anyway.
+const STALLED_MS: u64 = 60_000;
+/// Bytes a second that a reader must take, on average over that time. Arbitrary: less than any link
+/// of today gives.
+const SLOWEST: u64 = 4096;
 /// Value of a file's time of writing while it has nothing to sync.
 const SYNCED: u64 = 0;
 
@@ -234,6 +240,11 @@ pub(crate) struct SegmentFile {
     must_stay: AtomicBool,
     /// Time of the last write, if the file was not synced since, by the steady clock.
     unsynced_ms: AtomicU64,
+    /// Bytes that readers of bodies took.
+    taken: AtomicU64,
+    /// Time since which readers were watched, by the steady clock, and what they had taken then;
+    /// the time is zero while nobody reads.
+    watched: (AtomicU64, AtomicU64),
     pub(super) gaps: Gaps,
     this: Weak<SegmentFile>,
 }
@@ -260,6 +271,8 @@ impl SegmentFile {
             was_used: AtomicBool::new(true),
             must_stay: AtomicBool::new(false),
             unsynced_ms: AtomicU64::new(unsynced_ms),
+            taken: AtomicU64::new(0),
+            watched: Default::default(),
             gaps: Gaps::default(),
             this: Weak::clone(this),
         });
@@ -326,8 +339,63 @@ impl SegmentFile {
         !is_held
     }
 
+    /// Counts bytes that a reader of a body took.
+    pub(crate) fn note_taken(&self, count: u64) {
+        self.taken.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Notes whether somebody besides one holder has the file, and takes something of it; for one
+    /// thread, from time to time.
+    pub(crate) fn watch_readers(&self, now_ms: u64) {
+        let (since_ms, before) = &self.watched;
+        let goes_on = || self.passed_ms(now_ms) >= STALLED_MS && !self.has_stalled(now_ms);
+        if self.readers_now() == 0 {
+            since_ms.store(0, Ordering::Relaxed);
+        } else if since_ms.load(Ordering::Relaxed) == 0 || goes_on() {
+            before.store(self.taken.load(Ordering::Relaxed), Ordering::Relaxed);
+            since_ms.store(now_ms, Ordering::Relaxed);
+        }
+    }
+
+    /// True if those who were watched took next to nothing for long: their space may be taken back.
+    pub(crate) fn has_stalled(&self, now_ms: u64) -> bool {
+        let passed_ms = self.passed_ms(now_ms);
+        let before = self.watched.1.load(Ordering::Relaxed);
+        let taken = self.taken.load(Ordering::Relaxed).saturating_sub(before);
+        let least = self
+            .readers_now()
+            .saturating_mul(SLOWEST * passed_ms / 1000);
+        passed_ms >= STALLED_MS && taken < least
+    }
+
+    /// Holders besides the table, or the list of what has left.
+    fn readers_now(&self) -> u64 {
+        self.this.strong_count().saturating_sub(1) as u64
+    }
+
+    /// Time for which readers were watched.
+    fn passed_ms(&self, now_ms: u64) -> u64 {
+        match self.watched.0.load(Ordering::Relaxed) {
+            0 => 0,
+            since_ms => now_ms.saturating_sub(since_ms),
+        }
+    }
+
+    /// Takes the space of the file back from its readers, who get an error from now on; waits for
+    /// the disk.
+    pub(crate) fn take_back(&self) -> io::Result<()> {
+        let file = self.file()?;
+        // Before: who meets the end of the file finds out why.
+        self.gaps.give_up();
+        self.lose();
+        self.readers.home().io.empty(&file)
+    }
+
     /// Fills the whole buffer from `offset`; waits for the disk.
     pub(crate) fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        if self.is_taken_back() {
+            return Err(io::Error::other(TAKEN_BACK));
+        }
         let file = self.file()?;
         self.readers.home().io.read_at(&file, buf, offset)
     }

@@ -226,10 +226,26 @@ pub(crate) struct Gaps {
     are_any: AtomicBool,
     /// Set once nobody knows what stands in the file: a sync of it failed.
     is_lost: AtomicBool,
+    /// Set once the file's space was taken back from its readers.
+    is_taken_back: AtomicBool,
     stretches: Mutex<Vec<Range<u64>>>,
 }
 
+/// The error of those who read a body whose space was taken back.
+pub(super) const TAKEN_BACK: &str = "the space of a stalled reader was taken back";
+
+impl Gaps {
+    pub(super) fn give_up(&self) {
+        self.is_taken_back.store(true, Ordering::Release);
+    }
+}
+
 impl SegmentFile {
+    /// True if the file's space was taken back from its readers.
+    pub(crate) fn is_taken_back(&self) -> bool {
+        self.gaps.is_taken_back.load(Ordering::Acquire)
+    }
+
     /// True if there is anything that the disk did not give.
     pub(crate) fn has_gaps(&self) -> bool {
         self.gaps.are_any.load(Ordering::Acquire)
@@ -270,6 +286,9 @@ impl SegmentFile {
 
     /// The disk did not give what was asked for.
     fn refused(&self, stretch: Range<u64>, error: &io::Error) {
+        if self.is_taken_back() {
+            return;
+        }
         if is_of_disk(error) {
             self.note_gap(stretch);
         }
@@ -378,6 +397,12 @@ impl HeldFile {
     /// True if nobody knows what stands in the file, as a sync of it failed.
     pub(crate) fn is_lost(&self) -> bool {
         self.segment.is_lost()
+    }
+
+    /// Counts bytes of the body that a client took. One that takes next to none for a minute may
+    /// lose the rest, where a zone has much that waits for such.
+    pub fn note_taken(&self, count: u64) {
+        self.segment.note_taken(count);
     }
 
     /// The file, opened if it is not: not to be asked for before its bytes are ready, by whoever
@@ -548,6 +573,9 @@ fn read_window(
     doubt: Option<&Doubt>,
     (offset, len): (u64, u64),
 ) -> Result<(), LoadError> {
+    if segment.is_taken_back() {
+        return Err(LoadError::Io(TAKEN_BACK.to_string()));
+    }
     // INVARIANT 5.
     if segment.is_lost() {
         return Err(LoadError::Io("what it took was never written".to_string()));
@@ -565,6 +593,7 @@ fn read_window(
         match &read {
             Ok(()) => {
                 readers.has_read_body();
+                segment.note_taken(len);
                 if !readers.is_local() {
                     readers.keep(segment, offset, Bytes::copy_from_slice(buf));
                 }

@@ -380,6 +380,11 @@ impl DiskIo for SimIo {
         self.present()?.unlink(path)
     }
 
+    fn empty(&self, file: &File) -> io::Result<()> {
+        self.stall(Fault::StallWrites);
+        self.present()?.empty(file)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.stall(Fault::StallWrites);
         self.may_change_name(from)?;

@@ -1,0 +1,81 @@
+//! Readers that stall, and the space that is taken back from them.
+//!
+//! ```text
+//!   read ──takes some──► read          watched by each sweep
+//!     └──next to nothing for a minute──► stalled ──a new answer needs the space──► taken back
+//! ```
+//!
+//! A segment takes space until its last reader is gone. What waits for readers so is bounded, and
+//! beyond that new answers are not stored. A client that takes a byte now and then would keep it so
+//! for as long as it likes: the space of those who took next to nothing for a minute is taken back,
+//! and their bodies break off.
+//!
+//! 1. Nothing is taken back unless new answers are not stored for its sake, and then as much as it
+//!    takes for another segment: first what has left, in that order, then the oldest.
+//! 2. Who reads gets an error and no other bytes: the file ends where it begins, and says so first.
+//! 3. A segment that would be loaded again at the next start stays whole.
+
+use crate::admit::NotStored;
+use crate::disk::segment::Retired;
+use crate::lock::{lock, read};
+use crate::sweep::{Eviction, Readers};
+use crate::volume::Inner;
+
+impl Inner {
+    /// Takes segments back, if that is due. The caller holds the turn.
+    pub(crate) fn take_back_stalled(&self) {
+        let now_ms = self.clock.steady();
+        for file in read(&self.disk.files).values() {
+            file.watch_readers(now_ms);
+        }
+        for retired in &lock(&self.disk.log).retired {
+            retired.file.watch_readers(now_ms);
+        }
+        let is_blocked = || self.may_have_room(&lock(&self.disk.log)) == Err(NotStored::Full);
+        // Each round takes one back, or evicts one, so the loop ends.
+        while is_blocked() {
+            let goes_on = match self.stalled_one(now_ms) {
+                Some(stalled) => self.take_back(stalled),
+                None => {
+                    let has_stalled = self.has_oldest_stalled(now_ms);
+                    let evict = || self.evict_oldest(Readers::Counted);
+                    has_stalled && matches!(evict(), Eviction::Done(_))
+                }
+            };
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    /// Takes a segment that has left, and whose readers stall, from the list of such.
+    fn stalled_one(&self, now_ms: u64) -> Option<Retired> {
+        let mut log = lock(&self.disk.log);
+        let found = log.retired.iter().position(|it| {
+            // INVARIANT 3.
+            it.path != self.disk.segment_path(it.segment) && it.file.has_stalled(now_ms)
+        });
+        found.map(|at| log.retired.remove(at))
+    }
+
+    /// Gives the space of a segment back; false if the disk does not let it go.
+    fn take_back(&self, stalled: Retired) -> bool {
+        if stalled.file.take_back().is_ok() && self.unlink(&stalled.path) {
+            lock(&self.disk.log).discharge(stalled.cost);
+            return true;
+        }
+        lock(&self.disk.log).retired.push(stalled);
+        false
+    }
+
+    fn has_oldest_stalled(&self, now_ms: u64) -> bool {
+        let oldest = {
+            let log = lock(&self.disk.log);
+            let mut others = log.segments.keys().filter(|id| **id != log.active);
+            others.next().copied()
+        };
+        let files = read(&self.disk.files);
+        let file = oldest.and_then(|id| files.get(&id));
+        file.is_some_and(|file| file.has_stalled(now_ms))
+    }
+}
