@@ -10,6 +10,8 @@ const CONF: &str = "
     proxy_cache_path %%DIR%%/cache keys_zone=z:1m max_size=16m;
     gzip_types text/plain;
     gzip_min_length 1;
+    map $request_method $verb { GET read; default written; }
+    map $uri $page { default $uri; }
     server {
         listen 127.0.0.1:%%PORT%%;
         proxy_cache z;
@@ -18,6 +20,7 @@ const CONF: &str = "
         proxy_cache_status_header on;
         add_header X-Cache $upstream_cache_status always;
         location / { proxy_pass http://%%ORIGIN%%; }
+        location /verbs/ { proxy_pass http://%%ORIGIN%%; proxy_cache_key $verb$page; }
         location /kept/ { proxy_pass http://%%ORIGIN%%/; proxy_cache_valid any 1h; }
         location /usual/ { proxy_pass http://%%ORIGIN%%; proxy_cache_key $proxy_host$request_uri; }
         location /deep/ { proxy_pass http://%%ORIGIN%%/; proxy_cache_max_range_offset 10; }
@@ -354,15 +357,21 @@ fn only_unsafe_methods_invalidate_and_only_the_same_origin() -> Result<()> {
         bench.client.send(&Request::post("/a", "x").host(host))?;
         assert_eq!(label(&bench.get("/b")?), expected, "{host} {location}");
     }
-    // The name of the upstream is in the key, as it is without `proxy_cache_key`.
-    for location in ["/usual/b", "b"] {
-        bench.origin.route("/usual/b", control("max-age=100"));
+    // The name of the upstream is in the key, as it is without `proxy_cache_key`; or maps are.
+    for (asked, other, location) in [
+        ("/usual/a", "/usual/b", "/usual/b"),
+        ("/usual/a", "/usual/b", "b"),
+        ("/verbs/a", "/verbs/b", "b"),
+        ("/verbs/a", "/verbs/a", "b"),
+    ] {
+        bench.origin.route(other, control("max-age=100"));
         let moved = Answer::new(201).header("Location", location);
-        bench.origin.route("/usual/a", moved);
-        bench.get("/usual/b")?;
-        assert_eq!(label(&bench.get("/usual/b")?), "HIT", "{location}");
-        bench.client.send(&Request::post("/usual/a", "x"))?;
-        assert_eq!(label(&bench.get("/usual/b")?), "MISS", "{location}");
+        bench.get(other)?;
+        assert_eq!(label(&bench.get(other)?), "HIT", "{asked} {other}");
+        bench.origin.route(asked, moved);
+        bench.client.send(&Request::post(asked, "x"))?;
+        bench.origin.route(other, control("max-age=100"));
+        assert_eq!(label(&bench.get(other)?), "MISS", "{asked} {other}");
     }
     for (method, expected) in [
         ("QUERY", "HIT"),

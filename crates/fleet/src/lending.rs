@@ -12,7 +12,8 @@
 //! 1. No worker waits for a lock that is held over a question, and a call waits for nothing.
 //! 2. Who does not hear its own beats knows no owner: it may be the one that is cut off.
 //! 3. An owner that has not answered is away for [`AWAY_MS`], with all of its keys.
-//! 4. There are at most `CALLS_MAX` calls that wait, and `TENDED_MAX` keys that are tended.
+//! 4. There are at most `CALLS_MAX` calls that wait, and `TENDED_MAX` keys that are tended. What is
+//!    called beyond is asked for once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
@@ -292,15 +293,25 @@ async fn borrow_tokens(leases: &Arc<Leases>, connected: &impl Fn() -> Option<Nat
             let _tick = clock::within(Duration::from_millis(LEASE_MS), called).await;
         }
         clock::pause(GATHER).await;
-        for call in std::mem::take(&mut *lock(&leases.calls)) {
-            let limit = Arc::as_ptr(&call.lessee).cast::<()>().addr();
-            // INVARIANT 4.
-            if tended.len() < TENDED_MAX {
-                tended.insert((limit, call.key.clone()), call);
-            }
+        let calls = std::mem::take(&mut *lock(&leases.calls));
+        let mut beyond = tend(&mut tended, calls, TENDED_MAX);
+        for keys in [&mut tended, &mut beyond] {
+            put_questions(leases, keys, connected);
         }
-        put_questions(leases, &mut tended, connected);
     }
+}
+
+/// INVARIANT 4: adds calls to what is tended; those that there is no room for.
+fn tend(tended: &mut Tended, calls: Vec<Call>, most: usize) -> Tended {
+    let mut beyond = Tended::new();
+    for call in calls {
+        let limit = Arc::as_ptr(&call.lessee).cast::<()>().addr();
+        let key = (limit, call.key.clone());
+        let has_room = tended.len() < most || tended.contains_key(&key);
+        let keys = if has_room { &mut *tended } else { &mut beyond };
+        keys.insert(key, call);
+    }
+    beyond
 }
 
 /// Puts the questions that are due, one for each owner.
@@ -359,5 +370,51 @@ async fn ask(leases: &Leases, owner: &Arc<str>, log: Option<NatsLog>, asked: &[(
         .chain(std::iter::repeat(Outcome::Away));
     for ((call, _), outcome) in asked.iter().zip(outcomes) {
         leases.tell(call, outcome);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A limit of which only the keys are looked at.
+    #[derive(Debug)]
+    struct Named;
+
+    impl Lessee for Named {
+        fn id(&self, key: &[u8]) -> KeyId {
+            crate::lease::key_id(b"zone", key)
+        }
+
+        fn need(&self, _: &[u8]) -> Need {
+            Need::Later
+        }
+
+        fn take(&self, _: &[u8], _: Outcome) {}
+    }
+
+    #[test]
+    fn what_is_called_beyond_the_keys_that_are_tended_is_asked_for_too() {
+        let lessee: Arc<dyn Lessee> = Arc::new(Named);
+        let call = |key: &'static [u8]| Call {
+            id: lessee.id(key),
+            lessee: Arc::clone(&lessee),
+            key: Bytes::from_static(key),
+        };
+        let mut tended = Tended::new();
+        let beyond = tend(&mut tended, vec![call(b"a"), call(b"b"), call(b"c")], 2);
+        let keys = |tended: &Tended| {
+            let mut keys: Vec<Bytes> = tended.keys().map(|(_, key)| key.clone()).collect();
+            keys.sort();
+            keys
+        };
+        assert_eq!(keys(&tended), ["a", "b"]);
+        assert_eq!(keys(&beyond), ["c"]);
+        // One that is tended already needs no room.
+        let beyond = tend(&mut tended, vec![call(b"b"), call(b"d")], 2);
+        assert_eq!(
+            (keys(&tended), keys(&beyond)),
+            (vec!["a".into(), "b".into()], vec!["d".into()])
+        );
     }
 }

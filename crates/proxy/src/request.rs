@@ -82,6 +82,14 @@ impl Values {
         Ref::filter_map(slot.borrow(), Option::as_ref).ok()
     }
 
+    /// Takes the value of a variable away.
+    pub fn forget(&self, id: VarId) {
+        let slots = self.0.as_deref().unwrap_or_default();
+        if let Some(slot) = slots.get(id.0 as usize) {
+            slot.replace(None);
+        }
+    }
+
     /// True if a variable has a value by now.
     pub fn are_any(&self) -> bool {
         let mut slots = self.0.as_deref().into_iter().flatten();

@@ -24,6 +24,7 @@ use crate::request::Request;
 use crate::route::target;
 use crate::upstream::by_rfc::is_on;
 use crate::upstream::pass::PassTarget;
+use crate::var;
 use millpond_exchange::client::body::RequestBody;
 use millpond_exchange::failure::Failure;
 
@@ -128,6 +129,8 @@ fn beside(req: &Request) -> Request {
     // `$proxy_host` and `$proxy_port`.
     (its.host, its.port) = (trace.host.clone(), trace.port);
     drop(its);
+    // Maps of the method or of the URI.
+    var::forget_lookups(&other);
     other
 }
 

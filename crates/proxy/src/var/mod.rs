@@ -459,6 +459,15 @@ pub fn write(req: &mut Request, id: VarId, out: &mut Vec<u8>) -> bool {
     }
 }
 
+/// Forgets what maps and their like came to, for a request that has become another one.
+pub fn forget_lookups(req: &Request) {
+    let meanings = &req.conf.parts.of::<VariableTable>().meanings;
+    let numbered = (0..).map(VarId).zip(meanings);
+    for (id, _) in numbered.filter(|(_, meaning)| matches!(meaning, Meaning::Lookup(_))) {
+        req.values.forget(id);
+    }
+}
+
 fn write_lookup(req: &mut Request, id: VarId, lookup: &dyn Computed, out: &mut Vec<u8>) -> bool {
     let Some(value) = guarded(req, id, |req| lookup.evaluate(req)) else {
         return false;

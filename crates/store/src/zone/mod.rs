@@ -631,8 +631,11 @@ fn sweep_each(volumes: &[Arc<Volume>]) -> Swept {
     for volume in idle {
         let (sweeping, done) = (Sweeping(Arc::clone(volume)), done.clone());
         let sweep = move || {
+            let swept = sweeping.0.sweep();
+            // Before: who hears of it may begin the next one.
+            drop(sweeping);
             // Whoever asked may have gone on.
-            let _ = done.send(sweeping.0.sweep());
+            let _ = done.send(swept);
         };
         let named = std::thread::Builder::new().name("store-sweep".to_string());
         // Without a thread it is swept the next time.
