@@ -471,8 +471,8 @@ fn mistakes_of_a_configuration_are_named() {
     for (line, message) in [
         ("fastcgi_pass 127.0.0.1;", "no port in upstream"),
         (
-            "fastcgi_pass 127.0.0.1:1; proxy_pass http://127.0.0.1:1;",
-            "\"proxy_pass\" directive is duplicate",
+            "fastcgi_pass 127.0.0.1:1; fastcgi_pass 127.0.0.1:2;",
+            "\"fastcgi_pass\" directive is duplicate",
         ),
         ("fastcgi_param A;", "invalid number of arguments"),
         ("fastcgi_param A b c;", "invalid parameter \"c\""),

@@ -188,7 +188,7 @@ fn fleets_of_limits_are_checked() -> Result<()> {
     }
     let block = "fleet edge { nats nats://127.0.0.1:4222; }
         limit_req_zone $uri zone=x:1m rate=1r/s fleet=edge:split;
-        limit_conn_zone $uri zone=x:1m fleet=edge:split;";
+        limit_conn_zone $uri zone=y:1m fleet=edge:split;";
     assert_eq!(mistakes(block)?, "");
     let leased = block.replace("rate=1r/s fleet=edge:split", "rate=1r/s fleet=edge:lease");
     assert_eq!(mistakes(&leased)?, "");
@@ -210,7 +210,7 @@ fn fleets_of_limits_are_checked() -> Result<()> {
         ""
     );
     let block = format!(
-        "{block} }} stream {{ limit_conn_zone $remote_addr zone=x:1m fleet=edge:split; }} http {{"
+        "{block} }} stream {{ limit_conn_zone $remote_addr zone=z:1m fleet=edge:split; }} http {{"
     );
     let text = mistakes(&block)?;
     assert!(text.contains("is not supported in \"stream\""), "{text}");
