@@ -189,6 +189,7 @@ fn what_is_pushed_is_on_all_nodes_and_outlives_restarts_without_servers() -> Res
     nodes
         .iter()
         .try_for_each(|node| wait_for_name(node, "one"))?;
+    desk.wait_until_well(&nodes[0])?;
 
     // The log of the configuration is lost: nodes keep what they have, and go on from there.
     nats.delete_stream("MPCONF_edge")?;
