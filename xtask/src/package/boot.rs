@@ -70,6 +70,14 @@ fn root() -> PathBuf {
     target().join("boot/root")
 }
 
+/// Users on kept connections who compare every byte, until they are told to end; the requests, and
+/// how many rounds found a fault, which is told.
+const GAUGE: &str = "bad=0; ok=0; while [ ! -e /root/stop ]; do \
+     if told=$(millpond gauge run given --url http://127.0.0.1 --path / --users 4 --time 2s 2>&1); \
+     then ok=$((ok+$(echo \"$told\" | sed -n 's/.* users, \\([0-9]*\\) requests.*/\\1/p'))); \
+     else bad=$((bad+1)); echo \"$told\" >&2; fi; done; \
+     echo $ok answered, $bad failed";
+
 /// Upgrades in `cargo xtask test`.
 const FEW_UPGRADES: usize = 2;
 
@@ -178,7 +186,8 @@ fn reload(Bed { machine, .. }: &Bed) -> Result<()> {
 
 /// A package that is installed over the one before changes the process and fails no request.
 fn upgrade(Bed { machine, upgrades }: &Bed) -> Result<()> {
-    let load = machine.command(LOAD).stdout(Stdio::piped()).spawn()?;
+    let load = |script: &str| machine.command(script).stdout(Stdio::piped()).spawn();
+    let loads = [load(LOAD)?, load(GAUGE)?];
     let mut ids = vec![machine.run("systemctl show -P MainPID millpond")?];
     let upgraded: Result<()> = (0..*upgrades).try_for_each(|_| {
         machine.run("dpkg -i /root/a.deb")?;
@@ -186,14 +195,16 @@ fn upgrade(Bed { machine, upgrades }: &Bed) -> Result<()> {
         Ok(())
     });
     machine.run("touch /root/stop")?;
-    let output = load.wait_with_output()?;
+    let outputs = loads.map(|load| load.wait_with_output());
     upgraded?;
-    let told = String::from_utf8_lossy(&output.stdout).trim().to_string();
-    println!("package --boot: {upgrades} upgrades, {told}");
-    ensure!(
-        told.ends_with(" 0 failed") && !told.starts_with("0 "),
-        "{told}"
-    );
+    for (name, output) in ["curl", "gauge"].iter().zip(outputs) {
+        let told = String::from_utf8_lossy(&output?.stdout).trim().to_string();
+        println!("package --boot: {upgrades} upgrades, {name}: {told}");
+        ensure!(
+            told.ends_with(" 0 failed") && !told.starts_with("0 "),
+            "{name}: {told}"
+        );
+    }
     let count = ids.len();
     ids.dedup();
     ensure!(ids.len() == count, "the process stayed: {ids:?}");
