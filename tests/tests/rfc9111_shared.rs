@@ -592,6 +592,24 @@ fn a_target_in_absolute_form_says_the_host() -> Result<()> {
     Ok(())
 }
 
+/// Nobody has another host's answer stored by naming Host in Connection.
+#[test]
+fn a_host_that_connection_names_goes_on() -> Result<()> {
+    let bench = bench()?;
+    bench.origin.answer_with("/named/b", |request| {
+        let answer = Answer::new(200).header("Cache-Control", "max-age=100");
+        answer.body(request.header("Host").unwrap_or("none"))
+    });
+    let named = Request::get("/named/b").host("a.test");
+    for connection in ["Host", "host, X-Other"] {
+        let asked = named.clone().header("Connection", connection);
+        let answer = bench.client.send(&asked.header("X-Other", "1"))?;
+        assert_eq!(answer.text(), "a.test", "{connection}");
+    }
+    assert_eq!(bench.client.send(&named)?.text(), "a.test");
+    Ok(())
+}
+
 /// RFC 9111 §5.2.1.7: what is stored of a body in slices answers `only-if-cached`, or 504.
 #[test]
 fn only_what_is_stored_of_a_body_in_slices_answers() -> Result<()> {

@@ -36,9 +36,11 @@ use crate::upstream::pass_settings::SettingsByProtocol as _;
 use millpond_exchange::response::{RangeRule, Response};
 
 /// Names that a request's Connection may have although it has fields of them: these are about the
-/// connection, and no answer depends on them.
-const OF_REQUEST: [&[u8]; 8] = [
+/// connection, and no answer depends on them, or say where the request goes and where it ends.
+const OF_REQUEST: [&[u8]; 10] = [
     b"connection",
+    b"content-length",
+    b"host",
     b"http2-settings",
     b"keep-alive",
     b"proxy-connection",
