@@ -62,8 +62,6 @@ pub(crate) fn slicing(req: &Request, target: &PassTarget) -> Option<Slicing> {
         Method::Head if !settings.method.convert_head => return None,
         Method::Head => ClientWish::Head,
         Method::Get => match req.field(Known::Range).and_then(first_range) {
-            // nginx: whether the range counts is only known with the version.
-            Some(_) if !is_auto && req.head.has(Known::IfRange) => ClientWish::Whole,
             Some(spec) => ClientWish::Range(spec),
             None => ClientWish::Whole,
         },
