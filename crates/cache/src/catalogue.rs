@@ -253,25 +253,18 @@ impl CacheZone {
 
     /// True if all slices of a body are stored.
     pub fn holds_whole(&self, set: SliceSet) -> bool {
-        let count = set.count();
-        count <= SLICES_MAX && self.held_slices(set).count() as u64 == count
+        self.holds(set, &(0..set.total))
     }
 
     /// True if the slices of a stretch of a body are there.
     pub fn holds(&self, set: SliceSet, stretch: &Range<u64>) -> bool {
-        let Some(last) = stretch
-            .end
-            .checked_sub(1)
-            .filter(|last| *last >= stretch.start)
-        else {
+        if stretch.is_empty() {
             return true;
-        };
-        let indexes = set.index_of(stretch.start)..=set.index_of(last);
+        }
+        let (first, last) = (set.index_of(stretch.start), set.index_of(stretch.end - 1));
         let peeks = self.store.peeks();
-        indexes.clone().count() as u64 <= SLICES_MAX
-            && indexes
-                .into_iter()
-                .all(|index| peeks.is_there(&set.key(self.keys(), index)))
+        let is_held = |index| peeks.is_there(&set.key(self.keys(), index));
+        last - first < SLICES_MAX && (first..=last).all(is_held)
     }
 
     fn held_slices(&self, set: SliceSet) -> impl Iterator<Item = Range<u64>> {
