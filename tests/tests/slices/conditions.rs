@@ -62,6 +62,27 @@ fn if_range_on_a_cold_entry_gets_the_right_bytes(protocol: Protocol) -> Result<(
     Ok(())
 }
 
+/// A range behind the end of the version that is there, as when the rest of an older and longer one
+/// is asked for: If-Range is weighed before it is 416 (RFC 9110 §13.1.5).
+fn if_range_fails_before_a_range_that_is_not_there(protocol: Protocol) -> Result<()> {
+    let behind = format!("bytes={}-", LEN + 5 * SLICE);
+    for (condition, counts) in CONDITIONS {
+        let bench = bench(protocol)?;
+        for _ in 0..2 {
+            let asked = request(&behind).header("If-Range", condition);
+            let answer = bench.client.send(&asked)?;
+            if counts {
+                assert_eq!(answer.status, 416, "{condition}");
+            } else {
+                assert_whole(&answer, 1);
+            }
+        }
+        // Slices of others go on.
+        bench.assert_fetched_once(if counts { 0..SLICE } else { 0..LEN });
+    }
+    Ok(())
+}
+
 /// A range that fails If-Range after the resource has changed gets the new version whole.
 fn if_range_of_an_old_version_gets_the_new_one_whole(protocol: Protocol) -> Result<()> {
     let bench = bench(protocol)?;
@@ -117,6 +138,7 @@ millpond_testkit::each_protocol!(
     [Http1, Streams, Http3]
     if_range_is_compared_with_the_held_entry,
     if_range_on_a_cold_entry_gets_the_right_bytes,
+    if_range_fails_before_a_range_that_is_not_there,
     if_range_of_an_old_version_gets_the_new_one_whole,
     the_clients_condition_does_not_reach_the_origin,
     a_client_that_has_it_gets_304,

@@ -31,6 +31,11 @@ impl Asked {
         })
     }
 
+    /// True if the range begins behind the first byte of any body.
+    pub(crate) fn skips_bytes(&self) -> bool {
+        matches!(*self, Asked::From { start, .. } if start > 0)
+    }
+
     fn is_answered_by(&self, start: u64, end: u64, total: u64) -> bool {
         match *self {
             Asked::From {

@@ -161,6 +161,9 @@ pub struct Slicing {
     pub first: First,
     /// Part of the body that the client asks for.
     pub client: ClientWish,
+    /// True if the client's range counts for a version of its own alone (If-Range, RFC 9110
+    /// §13.1.5).
+    pub is_conditional: bool,
     /// Trust in answers without any validator: are they kept in slices?
     pub trust: Trust,
 }

@@ -104,6 +104,8 @@ impl Stale {
 enum Extent {
     /// Slices that are wanted.
     Slices,
+    /// The first slice, because those that are wanted lie behind the end of the current version.
+    Beginning,
     /// The whole, because slices were in vain.
     Whole,
 }
@@ -184,13 +186,23 @@ impl Fetch {
 
     /// Fetch for the whole after that of a range, whose answer could not be used.
     pub(super) fn whole(place: Place, stale: Option<Stale>) -> Self {
+        Fetch::again(place, stale, Extent::Whole)
+    }
+
+    /// A second fetch, of the first slice, after an answer that there are none where the client
+    /// wants some.
+    pub(super) fn beginning(place: Place, stale: Option<Stale>) -> Self {
+        Fetch::again(place, stale, Extent::Beginning)
+    }
+
+    fn again(place: Place, stale: Option<Stale>, extent: Extent) -> Self {
         Fetch {
             lead: Some(place.lead),
             stale,
             refreshes: place.refreshes,
             seed: place.seed,
             memory: Memory::Remember,
-            extent: Extent::Whole,
+            extent,
             status: place.status,
         }
     }
@@ -231,6 +243,7 @@ impl Fetch {
         let lead = self.lead.as_ref()?;
         match self.extent {
             Extent::Slices => slice::asked(walk, lead.key(), self.stale.as_ref()),
+            Extent::Beginning => slice::beginning(walk),
             Extent::Whole => None,
         }
     }

@@ -5,6 +5,7 @@
 //! 206 with a strong validator ───────► new entry in slices, bytes adopted
 //! 206 that is the whole ─────────────► stored as the whole answer that it is
 //! 206 of no known version, 416 ──────► the client's own request, or the whole
+//! 416 to a range with If-Range ──────► the first slice, whose version the range is weighed by
 //! 206 that cannot be right ──────────► the whole
 //! 200 ───────────────────────────────► stored whole; long, and with `slice auto`: in slices
 //! ```
@@ -49,6 +50,13 @@ pub(super) fn asked(walk: &Walk, key: &Key, stale: Option<&Stale>) -> Option<Ask
         return None;
     }
     Some(first(slicing))
+}
+
+/// The first slice of a body, whatever the client wants of it.
+pub(super) fn beginning(walk: &Walk) -> Option<Asked> {
+    let client = ClientWish::Head;
+    walk.slicing
+        .map(|slicing| first(&Slicing { client, ..slicing }))
 }
 
 /// The first bytes that are asked for of a body of unknown length.
@@ -130,6 +138,9 @@ pub(super) fn take<X: Exchange>(
     };
     let step = match judge(&fetched, asked) {
         Judged::Other => return Taken::Ordinary(place, fetched),
+        Judged::Unsatisfiable { .. } if slicing.is_conditional && asked.skips_bytes() => {
+            Step::Fetch(Fetch::beginning(place, stale))
+        }
         Judged::Unsatisfiable { .. } if slicing.client.is_range() => {
             // It says nothing of the ranges of those who wait.
             place.lead.end(FillEnd::Withheld);
@@ -575,6 +586,7 @@ mod tests {
                 size,
                 first: First::Range,
                 client,
+                is_conditional: false,
                 trust: Trust::Validated,
             });
             assert_eq!(asked.field(), expected.as_bytes(), "{client:?}");

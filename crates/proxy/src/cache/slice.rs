@@ -81,6 +81,7 @@ pub(crate) fn slicing(req: &Request, target: &PassTarget) -> Option<Slicing> {
         size,
         first,
         client,
+        is_conditional: client.is_range() && req.head.has(Known::IfRange),
         trust,
     })
 }

@@ -242,6 +242,7 @@ fn why_a_slice_was_not_stored_is_remembered() {
                 size: SIZE,
                 first: First::Range,
                 client: ClientWish::Whole,
+                is_conditional: false,
                 trust: Trust::Validated,
             });
             bench.start_walk(walk, client("k")).await.unwrap();

@@ -280,6 +280,7 @@ fn eleven(bench: &Bench, key: &'static str) -> Walk {
             start: SLICE + 100,
             end_exclusive: SLICE + 111,
         }),
+        is_conditional: false,
         trust: Trust::Validated,
     });
     walk

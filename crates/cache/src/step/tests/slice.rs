@@ -38,6 +38,7 @@ impl Bench {
                 start: range.start,
                 end_exclusive: range.end,
             }),
+            is_conditional: false,
             trust: Trust::Validated,
         });
         self.start_walk(walk, client).await.unwrap()

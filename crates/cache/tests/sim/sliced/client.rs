@@ -133,6 +133,7 @@ fn slicing(world: &World, client: &Client) -> Slicing {
             First::Range
         },
         client: wish,
+        is_conditional: matches!(client.wish, Wish::IfRange(_)),
         trust: world.trust,
     }
 }
