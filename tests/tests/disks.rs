@@ -1,7 +1,9 @@
 //! A cache on several disks: one that goes, comes back, is added or taken out, over reloads.
 
 use anyhow::{Context, Result};
-use millpond_testkit::{Answer, Client, Deadline, End, Kind, LogCheck, Origin, Proxy, binary};
+use millpond_testkit::{
+    Answer, Client, Deadline, End, Kind, LogCheck, Origin, Proxy, Request, binary,
+};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -374,6 +376,91 @@ fn disk_that_is_pulled_costs_its_share_and_comes_back_with_it() -> Result<()> {
     wait_until_warm(&proxy)?;
     let told = proxy.error_log().matches("is given up").count();
     assert_eq!(told, 2, "at the start, and when it was pulled");
+    proxy.quit()
+}
+
+/// A file system of its own whose directory `one` is a zone's only disk.
+struct Lone {
+    mount: Mount,
+    /// Directory that it is mounted on.
+    _at: tempfile::TempDir,
+}
+
+impl Lone {
+    /// `None` where nothing can be mounted.
+    fn new(options: &str) -> Result<Option<Lone>> {
+        let at = tempfile::tempdir()?;
+        let mount = Mount::new(&["-t", "tmpfs", "-o", options, "none"], at.path());
+        Ok(mount.map(|mount| Lone { mount, _at: at }))
+    }
+
+    fn path(&self) -> &Path {
+        &self.mount.0
+    }
+
+    fn remount(&self, option: &str) {
+        let options = format!("remount,{option}");
+        assert!(does("mount", &["-o", &options], self.path()));
+    }
+
+    fn start(&self) -> Result<(Origin, Proxy)> {
+        let path = self.path().display();
+        let zone = format!("{path}/one keys_zone=z:1m max_size=6m memory=0");
+        let purge = "location / { proxy_cache_purge PURGE from 127.0.0.1;";
+        start(&conf(&zone, "g").replace("location / {", purge))
+    }
+}
+
+/// A server whose only disk is read-only at the start serves without it, says that it holds no
+/// purge, and has it back when it takes writes again.
+#[test]
+fn only_disk_that_is_read_only_at_the_start_costs_hits_alone() -> Result<()> {
+    let Some(lone) = Lone::new("size=16m")? else {
+        return Ok(());
+    };
+    let (_origin, mut proxy) = lone.start()?;
+    wait_until_warm(&proxy)?;
+    proxy.quit()?;
+    lone.remount("ro");
+    proxy.restart()?;
+    assert_eq!(hits(&proxy)?, 0);
+    assert_eq!(hits(&proxy)?, 0);
+    let purge = Request::new("PURGE", "/1");
+    assert_eq!(Client::new(proxy.port()).send(&purge)?.status, 500);
+    wait_for_log(&proxy, "is given up and will be tried again", 1)?;
+    lone.remount("rw");
+    wait_for_log(&proxy, "one is in use", 1)?;
+    wait_until_warm(&proxy)?;
+    proxy.quit()
+}
+
+/// A zone whose file system others have filled to the last byte starts with what it holds.
+#[test]
+fn disk_that_is_full_at_the_start_serves_what_it_holds() -> Result<()> {
+    let Some(lone) = Lone::new("size=16m")? else {
+        return Ok(());
+    };
+    let (_origin, mut proxy) = lone.start()?;
+    wait_until_warm(&proxy)?;
+    proxy.quit()?;
+    let filled = std::fs::write(lone.path().join("other"), vec![1; 64 << 20]);
+    assert!(filled.is_err(), "it takes more than it has");
+    proxy.restart()?;
+    assert_eq!(hits(&proxy)?, KEYS);
+    proxy.quit()
+}
+
+/// A new zone on a file system without room for its first file is made when there is room.
+#[test]
+fn new_zone_on_a_full_disk_is_made_when_there_is_room() -> Result<()> {
+    let Some(lone) = Lone::new("size=16m,nr_inodes=2")? else {
+        return Ok(());
+    };
+    let (_origin, mut proxy) = lone.start()?;
+    assert_eq!(hits(&proxy)?, 0);
+    assert_eq!(hits(&proxy)?, 0);
+    lone.remount("nr_inodes=1000");
+    wait_until_warm(&proxy)?;
     proxy.quit()
 }
 

@@ -401,6 +401,25 @@ enum Severity {
     Harmless,
 }
 
+/// True for an error of the disk or its file system, which no configuration can be blamed for.
+pub fn is_disk_fault(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let faults = [
+        Errno::ROFS,
+        Errno::IO,
+        Errno::NODEV,
+        Errno::NXIO,
+        Errno::STALE,
+        Errno::NOTCONN,
+        Errno::UCLEAN,
+        Errno::NOMEDIUM,
+        Errno::TIMEDOUT,
+        Errno::NOSPC,
+        Errno::DQUOT,
+    ];
+    Errno::from_io_error(error).is_some_and(|errno| faults.contains(&errno))
+}
+
 fn severity(error: &io::Error, tried: Tried) -> Severity {
     use rustix::io::Errno;
     let Some(errno) = Errno::from_io_error(error) else {

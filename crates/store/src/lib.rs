@@ -89,6 +89,7 @@ pub use disk::still::Touch;
 pub use disk::store_file;
 pub use entry::{Entry, Reading, Region};
 pub use fill::{View, ViewState, Written};
+pub use health::is_disk_fault;
 pub use inspect::{Checked, Glance, Looked, Record};
 pub use journal::{Journal, JournalError};
 pub use key::{Key, Keys};

@@ -453,8 +453,9 @@ fn directory_that_is_pulled_comes_back_as_it_was_and_removed_one_empty() {
     assert_eq!(found(&zone).len() as u64, KEYS);
 }
 
+/// Without any disk a zone holds nothing and notes nothing, until one is back.
 #[test]
-fn disk_that_does_not_read_at_the_start_is_left_as_it_is() {
+fn only_disk_that_does_not_read_at_the_start_is_used_when_it_does() {
     let bench = Bench::new();
     let disk = bench.disk("a");
     let alone = &[("a", 1)];
@@ -464,15 +465,28 @@ fn disk_that_does_not_read_at_the_start_is_left_as_it_is() {
     zone.rewrite_journal(&[kept]).expect("noted");
     zone.close();
     disk.set(Fault::ReadError);
-    assert!(bench.try_open(alone).is_err());
+    let zone = bench.open(alone);
+    assert_eq!(state(&zone, "a"), DiskState::Failed);
+    assert_eq!(store(&zone, 1, 2).err(), Some(NotStored::Disk));
+    let purge = Bytes::from_static(b"purge");
+    assert!(zone.note(&purge).is_err());
+    drop(zone);
+    // Left as it is until then.
     disk.set(Fault::None);
     let zone = bench.open(alone);
     assert_eq!(found(&zone).len() as u64, KEYS);
     assert_eq!(zone.take_journal().records.len(), 1);
-    assert_eq!(
-        bench.told(|event| matches!(event, Event::SetAside { .. })),
-        0
-    );
+    let is_set_aside = |event: &Event| matches!(event, Event::SetAside { .. });
+    assert_eq!(bench.told(is_set_aside), 0);
+    drop(zone);
+    disk.set(Fault::ReadError);
+    let zone = bench.open(alone);
+    disk.set(Fault::None);
+    bench.until_back(&zone, "a");
+    assert_eq!(found(&zone).len(), 0);
+    zone.note(&purge).expect("noted");
+    fill(&zone, 2);
+    assert_eq!(found(&zone).len() as u64, KEYS);
 }
 
 #[test]
@@ -532,7 +546,7 @@ fn disk_that_is_missing_at_the_start_comes_later_and_empty() {
 }
 
 #[test]
-fn zone_opens_with_any_of_its_disks_but_not_with_none_or_one_of_others() {
+fn zone_opens_with_any_of_its_disks_but_not_with_one_of_others() {
     let bench = Bench::new();
     let disks = ["a", "b", "c"].map(|name| bench.disk(name));
     disks[0].set(Fault::Gone);
@@ -545,10 +559,18 @@ fn zone_opens_with_any_of_its_disks_but_not_with_none_or_one_of_others() {
     assert!(matches!(other.err(), Some(StoreError::InUse { .. })));
     drop(zone);
     disks[1].set(Fault::Gone);
-    assert!(matches!(
-        bench.try_open(THREE).err(),
-        Some(StoreError::Io { .. })
-    ));
+    let zone = bench.open(THREE);
+    assert!(
+        ["a", "b", "c"]
+            .iter()
+            .all(|name| state(&zone, name) == DiskState::Failed)
+    );
+    assert_eq!(found(&zone).len(), 0);
+    drop(zone);
+    // No fault of a disk.
+    std::fs::write(bench.path("file"), "").expect("made");
+    let wrong = bench.try_open(&[("file/d", 1)]);
+    assert!(matches!(wrong.err(), Some(StoreError::Io { .. })));
 }
 
 #[test]

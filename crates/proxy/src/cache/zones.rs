@@ -22,8 +22,8 @@ use millpond_conf::value::{Args, FromArgs};
 use millpond_conf::{Contexts, OffOr, Span, Statement, Template};
 use millpond_fleet::Fleets;
 use millpond_store::{
-    Event, OpenFiles, Platform, SiteBook, StoreError, SystemClock, Zone, ZoneConf, make_parents,
-    make_private_folder,
+    Event, OpenFiles, Platform, SiteBook, StoreError, SystemClock, Zone, ZoneConf, is_disk_fault,
+    make_parents, make_private_folder,
 };
 use millpond_system::log::error::{self, Level};
 
@@ -549,8 +549,8 @@ impl Registry {
 
     fn open_one(&self, declared: &ZonePath) -> Result<Arc<CacheZone>, String> {
         if declared.disks.is_empty() {
-            make_parents(&declared.path)
-                .map_err(|error| not_made(declared.path.parent(), &error))?;
+            let made = make_parents(&declared.path);
+            unless_at_fault(made).map_err(|error| not_made(declared.path.parent(), &error))?;
         }
         let open = || {
             Zone::open_on(
@@ -657,7 +657,7 @@ pub fn make_folders(declared: &[ZonePath]) -> Result<(), String> {
         let made = make_private_folder(&zone.path);
         // A zone on several disks starts without those that cannot be had.
         if zone.disks.is_empty() {
-            made.map_err(|error| not_made(Some(&zone.path), &error))?;
+            unless_at_fault(made).map_err(|error| not_made(Some(&zone.path), &error))?;
         }
         for disk in &zone.disks {
             // Without a folder to mount on, there is no disk.
@@ -667,6 +667,17 @@ pub fn make_folders(declared: &[ZonePath]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Outcome of making a folder, less the faults of its disk: the zone starts without that.
+fn unless_at_fault(made: std::io::Result<()>) -> std::io::Result<()> {
+    made.or_else(|error| {
+        if is_disk_fault(&error) {
+            Ok(())
+        } else {
+            Err(error)
+        }
+    })
 }
 
 fn not_made(folder: Option<&Path>, error: &std::io::Error) -> String {

@@ -31,6 +31,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::placement::Weighed;
 use crate::clock::Clock;
 use crate::disk::format::Membership;
+use crate::health;
 use crate::key::Secret;
 use crate::recover::{How, Parents, Start, StoreError};
 use crate::scrub::Scrub;
@@ -267,7 +268,7 @@ pub(super) fn assemble(
     };
     let opened = resume_all(&confs, &open, secret)?;
     let newest = newest(&opened);
-    // Some disk was opened, and has one.
+    // Where no disk was opened nothing is known of theirs: what they hold is removed.
     let secret = secret.or(secret_of(&opened, newest));
     let secret = secret.unwrap_or(Secret(platform.io.random()));
     let empty = How {
@@ -338,7 +339,8 @@ fn first_state(conf: &ZoneConf, opened: Opened, (now_ms, platform): (u64, &Platf
 
 type Opened = Result<Arc<Volume>, StoreError>;
 
-/// Opens all disks as they are; an error if none can be, or if somebody else has one.
+/// Opens all disks as they are; an error if somebody else has one, or if none can be opened and that
+/// is no fault of a disk.
 fn resume_all(
     confs: &[ZoneConf],
     open: &(dyn Fn(&ZoneConf, How) -> Opened + Sync),
@@ -364,10 +366,15 @@ fn resume_all(
     if let Some(position) = opened.iter().position(is_in_use) {
         opened.swap_remove(position)?;
     }
-    if opened.iter().all(Result::is_err) {
+    let goes_on = |one: &Opened| one.as_ref().err().is_none_or(is_disk_fault);
+    if !opened.iter().any(goes_on) {
         opened.swap_remove(0)?;
     }
     Ok(opened)
+}
+
+fn is_disk_fault(error: &StoreError) -> bool {
+    matches!(error, StoreError::Io { source, .. } if health::is_disk_fault(source))
 }
 
 fn open_all(
