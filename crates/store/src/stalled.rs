@@ -2,16 +2,17 @@
 //!
 //! ```text
 //!   read ──takes some──► read          watched by each sweep
-//!     └──next to nothing for a minute──► stalled ──a new answer needs the space──► taken back
+//!     └──too little for a minute───────► stalled ──a new answer needs the space──► taken back
 //! ```
 //!
 //! A segment takes space until its last reader is gone. What waits for readers so is bounded, and
 //! beyond that new answers are not stored. A client that takes a byte now and then would keep it so
-//! for as long as it likes: the space of those who took next to nothing for a minute is taken back,
-//! and their bodies break off.
+//! for as long as it likes: the space of those who took too little for a minute is taken back, and
+//! their bodies break off. Too little is next to nothing for each reader, and for a segment what
+//! would take long to come to its size: who keeps a part of a zone takes as much every few minutes.
 //!
 //! 1. Nothing is taken back unless new answers are not stored for its sake, and then as much as it
-//!    takes for another segment: first what has left, in that order, then the oldest.
+//!    takes for another segment: first what has left, the slowest first, then the oldest.
 //! 2. Who reads gets an error and no other bytes: the file ends where it begins, and says so first.
 //! 3. A segment that would be loaded again at the next start stays whole.
 
@@ -25,12 +26,7 @@ impl Inner {
     /// Takes segments back, if that is due. The caller holds the turn.
     pub(crate) fn take_back_stalled(&self) {
         let now_ms = self.clock.steady();
-        for file in read(&self.disk.files).values() {
-            file.watch_readers(now_ms);
-        }
-        for retired in &lock(&self.disk.log).retired {
-            retired.file.watch_readers(now_ms);
-        }
+        self.watch_all_readers(now_ms);
         let is_blocked = || self.may_have_room(&lock(&self.disk.log)) == Err(NotStored::Full);
         // Each round takes one back, or evicts one, so the loop ends.
         while is_blocked() {
@@ -48,14 +44,36 @@ impl Inner {
         }
     }
 
-    /// Takes a segment that has left, and whose readers stall, from the list of such.
+    fn watch_all_readers(&self, now_ms: u64) {
+        let all = read(&self.disk.files);
+        let read_now = all.iter().filter(|(_, file)| file.is_watched());
+        let read_now: Vec<u32> = read_now.map(|(id, _)| *id).collect();
+        drop(all);
+        let log = lock(&self.disk.log);
+        for retired in &log.retired {
+            retired.file.watch_readers(now_ms, retired.cost);
+        }
+        let files = read(&self.disk.files);
+        for id in read_now {
+            if let (Some(file), Some(segment)) = (files.get(&id), log.segments.get(&id)) {
+                file.watch_readers(now_ms, u64::from(segment.size));
+            }
+        }
+    }
+
+    /// Takes that segment from the list of those that have left whose readers stall most.
     fn stalled_one(&self, now_ms: u64) -> Option<Retired> {
         let mut log = lock(&self.disk.log);
-        let found = log.retired.iter().position(|it| {
+        let rate = |it: &Retired| {
             // INVARIANT 3.
-            it.path != self.disk.segment_path(it.segment) && it.file.has_stalled(now_ms)
-        });
-        found.map(|at| log.retired.remove(at))
+            let is_whole = it.path == self.disk.segment_path(it.segment);
+            let rate = it.file.stalled_rate(now_ms, it.cost);
+            rate.filter(|_| !is_whole)
+        };
+        let all = log.retired.iter().enumerate();
+        let rates = all.filter_map(|(at, it)| Some((rate(it)?, at)));
+        let (_, slowest) = rates.min()?;
+        Some(log.retired.remove(slowest))
     }
 
     /// Gives the space of a segment back; false if the disk does not let it go.
@@ -71,11 +89,14 @@ impl Inner {
     fn has_oldest_stalled(&self, now_ms: u64) -> bool {
         let oldest = {
             let log = lock(&self.disk.log);
-            let mut others = log.segments.keys().filter(|id| **id != log.active);
-            others.next().copied()
+            let mut others = log.segments.iter().filter(|(id, _)| **id != log.active);
+            others.next().map(|(id, segment)| (*id, segment.size))
+        };
+        let Some((id, size)) = oldest else {
+            return false;
         };
         let files = read(&self.disk.files);
-        let file = oldest.and_then(|id| files.get(&id));
-        file.is_some_and(|file| file.has_stalled(now_ms))
+        let file = files.get(&id);
+        file.is_some_and(|file| file.stalled_rate(now_ms, u64::from(size)).is_some())
     }
 }

@@ -249,10 +249,14 @@ fn files(entry: &Entry) -> Vec<HeldFile> {
     files.collect()
 }
 
+fn is_whole(entry: &Entry) -> bool {
+    read(entry.regions(0..u64::MAX)).len() == LARGE
+}
+
 impl Bench {
     /// Holds all large bodies until what comes is not stored for that.
-    fn held_full(&self) -> Vec<Entry> {
-        self.fill(Layout::AtOnce);
+    fn held_full(&self, layout: Layout) -> Vec<Entry> {
+        self.fill(layout);
         let all = (0..LARGES).filter_map(|it| self.zone.find(&key(it)));
         let held: Vec<_> = all.collect();
         let refused = (0..NEWS).find_map(|new| self.store(10_000 + new, NEW).err());
@@ -276,7 +280,7 @@ impl Bench {
 #[test]
 fn readers_that_stall_do_not_stop_a_zone_for_longer_than_a_minute() {
     let bench = Bench::new();
-    let held = bench.held_full();
+    let held = bench.held_full(Layout::AtOnce);
     let begun: Vec<_> = held.iter().map(files).collect();
     assert_eq!(bench.stored_after(Duration::from_secs(55), 20_000), 0);
     let stored = bench.stored_after(Duration::from_secs(10), 30_000);
@@ -305,7 +309,7 @@ fn readers_that_stall_do_not_stop_a_zone_for_longer_than_a_minute() {
 fn readers_that_take_some_keep_what_they_read() {
     for (rate, may_be_cut) in [(6_000, false), (1_000, true)] {
         let bench = Bench::new();
-        let held = bench.held_full();
+        let held = bench.held_full(Layout::AtOnce);
         let begun: Vec<_> = held.iter().map(files).collect();
         for step in 0..8 {
             for file in begun.iter().flatten() {
@@ -314,9 +318,25 @@ fn readers_that_take_some_keep_what_they_read() {
             }
             bench.stored_after(Duration::from_secs(30), 20_000 + step * 100);
         }
-        let is_whole = |entry: &Entry| read(entry.regions(0..u64::MAX)).len() == LARGE;
         assert_eq!(held.iter().all(is_whole), !may_be_cut, "{rate}");
     }
+}
+
+/// Of what waits for readers that stall, the slowest part goes first, and no more than one body needs.
+#[test]
+fn slowest_readers_are_cut_first() {
+    let bench = Bench::new();
+    let held = bench.held_full(Layout::InTurn);
+    // The oldest body, whose segments have left first.
+    for (at, file) in files(&held[0]).iter().enumerate() {
+        // Too little, and less from one to the next.
+        file.note_taken((2_000 - 300 * at as u64) * 65);
+    }
+    bench.clock.advance(Duration::from_secs(65));
+    bench.zone.sweep();
+    let left = read(held[0].regions(0..u64::MAX)).len();
+    assert!((LARGE / 2..LARGE).contains(&left), "{left}");
+    assert!(held[1..].iter().all(is_whole));
 }
 
 /// A limit that is lowered takes what it must and no more, though what is read stays for a while.

@@ -50,6 +50,9 @@ const STALLED_MS: u64 = 60_000;
 /// Bytes a second that a reader must take, on average over that time. Arbitrary: less than any link
 /// of today gives.
 const SLOWEST: u64 = 4096;
+/// Seconds in which the readers of a segment together must take as much as it is long, so that
+/// holding much costs much. Arbitrary: a reader of a segment of 64 MiB takes 218 KiB a second.
+const SLOWEST_TURN_S: u64 = 300;
 /// Value of a file's time of writing while it has nothing to sync.
 const SYNCED: u64 = 0;
 
@@ -344,11 +347,12 @@ impl SegmentFile {
         self.taken.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Notes whether somebody besides one holder has the file, and takes something of it; for one
-    /// thread, from time to time.
-    pub(crate) fn watch_readers(&self, now_ms: u64) {
+    /// Notes whether somebody besides one holder has the file, of `size` bytes, and takes something
+    /// of it; for one thread, from time to time.
+    pub(crate) fn watch_readers(&self, now_ms: u64, size: u64) {
         let (since_ms, before) = &self.watched;
-        let goes_on = || self.passed_ms(now_ms) >= STALLED_MS && !self.has_stalled(now_ms);
+        let goes_on =
+            || self.passed_ms(now_ms) >= STALLED_MS && self.stalled_rate(now_ms, size).is_none();
         if self.readers_now() == 0 {
             since_ms.store(0, Ordering::Relaxed);
         } else if since_ms.load(Ordering::Relaxed) == 0 || goes_on() {
@@ -357,15 +361,22 @@ impl SegmentFile {
         }
     }
 
-    /// True if those who were watched took next to nothing for long: their space may be taken back.
-    pub(crate) fn has_stalled(&self, now_ms: u64) -> bool {
+    /// True if somebody besides one holder has the file, or had it when that was looked at last.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.readers_now() > 0 || self.watched.0.load(Ordering::Relaxed) > 0
+    }
+
+    /// Bytes a second that the readers of the file, of `size` bytes, took since they were watched, if
+    /// that is too little for long: their space may be taken back.
+    pub(crate) fn stalled_rate(&self, now_ms: u64, size: u64) -> Option<u64> {
         let passed_ms = self.passed_ms(now_ms);
+        if passed_ms < STALLED_MS {
+            return None;
+        }
         let before = self.watched.1.load(Ordering::Relaxed);
         let taken = self.taken.load(Ordering::Relaxed).saturating_sub(before);
-        let least = self
-            .readers_now()
-            .saturating_mul(SLOWEST * passed_ms / 1000);
-        passed_ms >= STALLED_MS && taken < least
+        let rate = taken.saturating_mul(1000) / passed_ms;
+        (rate < least_rate(self.readers_now(), size)).then_some(rate)
     }
 
     /// Holders besides the table, or the list of what has left.
@@ -442,5 +453,30 @@ fn written_now(readers: &Readers) -> u64 {
 impl std::fmt::Debug for SegmentFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "segment {}", self.segment)
+    }
+}
+
+/// Bytes a second that the readers of a segment of `size` bytes must take together.
+fn least_rate(readers: u64, size: u64) -> u64 {
+    let each = readers.saturating_mul(SLOWEST);
+    each.max(size / SLOWEST_TURN_S)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_holds_much_must_take_much() {
+        let table = [
+            (1, 1 << 20, 4_096),
+            (3, 1 << 20, 12_288),
+            (1, 64 << 20, 223_696),
+            (54, 64 << 20, 223_696),
+            (55, 64 << 20, 225_280),
+        ];
+        for (readers, size, least) in table {
+            assert_eq!(least_rate(readers, size), least, "{readers} {size}");
+        }
     }
 }
