@@ -17,6 +17,7 @@ const CONF: &str = "
         location /scgi {
             scgi_pass %%APP%%;
             scgi_pass_request_headers off;
+            scgi_param HTTP_HOST '';
             scgi_param SCGI 1;
             scgi_param METHOD $request_method;
             scgi_param NONE $arg_none if_not_empty;
@@ -24,6 +25,7 @@ const CONF: &str = "
         location /uwsgi {
             uwsgi_pass uwsgi://%%APP%%;
             uwsgi_pass_request_headers off;
+            uwsgi_param HTTP_HOST '';
             uwsgi_param A b;
             uwsgi_modifier1 5;
             uwsgi_modifier2 7;
@@ -38,6 +40,7 @@ const CACHED: &str = "
         location /scgi {
             scgi_pass %%APP%%;
             scgi_pass_request_headers off;
+            scgi_param HTTP_HOST '';
             scgi_param SCGI 1;
             scgi_cache s;
             scgi_cache_key $uri;
@@ -46,6 +49,7 @@ const CACHED: &str = "
         location /uwsgi {
             uwsgi_pass %%APP%%;
             uwsgi_pass_request_headers off;
+            uwsgi_param HTTP_HOST '';
             uwsgi_param A b;
             uwsgi_cache u;
             uwsgi_cache_key $uri;

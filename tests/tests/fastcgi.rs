@@ -18,6 +18,7 @@ const CONF: &str = "
     upstream twice { server %%APP%%; server %%APP%%; }
     server {
         listen 127.0.0.1:%%PORT%%;
+        server_name named;
         client_max_body_size 10m;
         client_body_buffer_size 1k;
         location / { fastcgi_pass %%APP%%; fastcgi_next_upstream off; }
@@ -136,6 +137,34 @@ fn parameters_are_those_of_the_configuration_then_the_clients_fields() -> Result
     })
 }
 
+/// What the application takes for the host is what `$host` and keys are made of; nginx does so since
+/// 1.29.5.
+#[test]
+fn host_is_that_of_the_request_and_not_the_clients_field() -> Result<()> {
+    run(Kind::Millpond, ok, &|client, application, _| {
+        for (target, field, expected) in [
+            ("http://Abs.example:88/", Some("x"), "abs.example:88"),
+            ("http://abs.example/", Some("x:81"), "abs.example"),
+            ("/", Some("Foo.COM:81"), "foo.com:81"),
+            ("/bare", Some("foo.com"), "foo.com"),
+            ("/", None, "named"),
+        ] {
+            let version = if field.is_some() { "1.1" } else { "1.0" };
+            let field = field.map(|it| format!("Host: {it}\r\n"));
+            let head = format!(
+                "GET {target} HTTP/{version}\r\n{}Connection: close\r\n\r\n",
+                field.unwrap_or_default()
+            );
+            client.send_raw(head.as_bytes())?;
+            let asked = last(application);
+            let hosts = asked.params.iter().filter(|(name, _)| name == "HTTP_HOST");
+            let hosts: Vec<&str> = hosts.map(|(_, value)| value.as_str()).collect();
+            assert_eq!(hosts, [expected], "{target}");
+        }
+        Ok(())
+    })
+}
+
 /// nginx does so since 1.23.
 #[test]
 fn fields_of_one_name_are_one_parameter() -> Result<()> {
@@ -175,7 +204,8 @@ fn fields_and_body_of_the_client_may_be_kept_back() -> Result<()> {
         let asked = last(application);
         assert_eq!(asked.body, b"");
         let mut names = asked.params.iter().map(|(name, _)| name);
-        assert!(!names.any(|name| name.starts_with("HTTP_")), "{asked:?}");
+        let is_field = |name: &String| name.starts_with("HTTP_") && name != "HTTP_HOST";
+        assert!(!names.any(is_field), "{asked:?}");
         Ok(())
     })
 }

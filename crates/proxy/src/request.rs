@@ -454,6 +454,15 @@ impl Request {
         }
     }
 
+    /// The host of the request, in small letters; the server's name where it has none.
+    pub(crate) fn host_or_name(&self) -> &Bytes {
+        if self.host.is_empty() {
+            &self.server.name
+        } else {
+            &self.host
+        }
+    }
+
     /// Query now; `None` where `$args` does not exist.
     pub fn query(&self) -> Option<Bytes> {
         self.path.has_query.then(|| self.args.clone())

@@ -1,12 +1,16 @@
 //! `fastcgi_param`, `scgi_param`, `uwsgi_param`: the environment that an application gets.
 //!
-//! First what the configuration names, in its order; then the client's fields as `HTTP_…`, where
-//! the names are in upper case with underscores, and fields of one name are joined to one value.
+//! First what the configuration names, in its order; then the host, and the client's other fields as
+//! `HTTP_…`, where the names are in upper case with underscores, and fields of one name are joined
+//! to one value.
 //!
 //! 1. A parameter `HTTP_…` of the configuration takes the place of the client's field, also when
 //!    its value is empty; with an empty text it is not sent at all.
 //! 2. When the answer is for the cache, no condition or range of the client goes on but those that
 //!    are the origin's to weigh by RFC 9111.
+//! 3. `HTTP_HOST`, unless the configuration names it, is what `$host` and keys are made of, with the
+//!    port that the client named, and not its Host field: that may be another one, or none, where the
+//!    target has a host (RFC 9112 §3.2.2).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -87,6 +91,10 @@ pub(crate) fn for_each(
             write(param.name.as_bytes(), &value);
         }
     }
+    // INVARIANT 3.
+    if !is_named(params, HOST.as_bytes()) {
+        write(HOST.as_bytes(), &host(req));
+    }
     if ask.is_for_cache {
         for (name, value) in [
             ("HTTP_IF_MODIFIED_SINCE", &ask.if_modified_since),
@@ -109,6 +117,16 @@ pub(crate) fn for_each(
 
 /// Prefix of the parameters that carry the client's fields.
 const FIELD_PREFIX: &str = "HTTP_";
+const HOST: &str = "HTTP_HOST";
+
+/// The value of [`HOST`].
+fn host(req: &Request) -> Vec<u8> {
+    let mut host = req.host_or_name().to_vec();
+    if let Some(port) = req.host_port {
+        host.extend_from_slice(format!(":{port}").as_bytes());
+    }
+    host
+}
 
 fn is_named(params: &[Param], name: &[u8]) -> bool {
     let mut names = params.iter().map(|param| param.name.as_bytes());
@@ -131,7 +149,8 @@ fn write_fields(
     let mut places: HashMap<Vec<u8>, usize> = HashMap::with_capacity(16);
     for field in req.head.fields() {
         let is_named = rules == Conformance::Rfc9111 && req.head.connection_has(field.name);
-        if is_named || is_kept_back(req, (ask, rules), field.known) {
+        let is_written = field.known == Known::Host;
+        if is_named || is_written || is_kept_back(req, (ask, rules), field.known) {
             continue;
         }
         let place = *places

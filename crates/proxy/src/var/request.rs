@@ -240,11 +240,7 @@ pub const VARIABLES: &[Variable] = &[
 
 /// The value of [`HOST`].
 pub(super) fn host(req: &Request) -> &[u8] {
-    if req.host.is_empty() {
-        &req.server.name
-    } else {
-        &req.host
-    }
+    req.host_or_name()
 }
 
 /// Appends a value that may be empty.

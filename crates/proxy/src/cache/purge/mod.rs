@@ -265,11 +265,7 @@ async fn obey(
 
 /// The host of a request, as entries have it.
 pub fn host(req: &Request) -> Bytes {
-    if req.host.is_empty() {
-        req.server.name.clone()
-    } else {
-        req.host.clone()
-    }
+    req.host_or_name().clone()
 }
 
 /// Purges, or counts.
