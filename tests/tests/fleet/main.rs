@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod azure;
 mod catalogue;
 mod config;
 mod dashboard;

@@ -59,7 +59,19 @@ fn builder(name: &str, nats: &Nats, origin: &Origin, tier: &str) -> ProxyBuilder
 }
 
 fn start(name: &str, nats: &Nats, origin: &Origin, tier: &str) -> Result<Node> {
-    let node = Node::start(builder(name, nats, origin, tier))?;
+    start_with(name, nats, origin, (tier, &[]))
+}
+
+/// Starts a node with a tier and with variables of its environment.
+pub(crate) fn start_with(
+    name: &str,
+    nats: &Nats,
+    origin: &Origin,
+    (tier, variables): (&str, &[(&str, &str)]),
+) -> Result<Node> {
+    let own = builder(name, nats, origin, tier);
+    let set = |node: ProxyBuilder, (name, value): &(&str, &str)| node.variable(name, value);
+    let node = Node::start(variables.iter().fold(own, set))?;
     node.wait_until_read()?;
     Ok(node)
 }
@@ -78,18 +90,18 @@ impl Node {
             .with_context(|| format!("never asked: {}", self.proxy.error_log()))
     }
 
-    fn reads(&self, result: &str) -> Result<f64> {
+    pub(crate) fn reads(&self, result: &str) -> Result<f64> {
         let name = "millpond_tier_reads_total";
         self.metric(&format!("{name}{{zone=\"z\",result=\"{result}\"}}"))
     }
 
-    fn writes(&self, result: &str) -> Result<f64> {
+    pub(crate) fn writes(&self, result: &str) -> Result<f64> {
         let name = "millpond_tier_writes_total";
         self.metric(&format!("{name}{{zone=\"z\",result=\"{result}\"}}"))
     }
 
     /// Asks twice, and waits until a copy is written.
-    fn write(&self, path: &str, fields: &[(&str, &str)]) -> Result<Response> {
+    pub(crate) fn write(&self, path: &str, fields: &[(&str, &str)]) -> Result<Response> {
         let before = self.writes("written")?;
         let request = || {
             let get = |request: Request, (name, value): &(&str, &str)| request.header(name, value);
@@ -116,7 +128,7 @@ impl Node {
     }
 
     /// The body of a page, and the words of cache and tier.
-    fn seen(&self, path: &str) -> Result<(String, String, String)> {
+    pub(crate) fn seen(&self, path: &str) -> Result<(String, String, String)> {
         let answer = self.client.get(path)?;
         ensure!(answer.status == 200, "{path}: {}", answer.status);
         let word = |name| answer.header(name).unwrap_or("-").to_owned();
@@ -124,7 +136,7 @@ impl Node {
     }
 }
 
-fn seen(body: &str, cache: &str, tier: &str) -> (String, String, String) {
+pub(crate) fn seen(body: &str, cache: &str, tier: &str) -> (String, String, String) {
     (body.to_owned(), cache.to_owned(), tier.to_owned())
 }
 
