@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every check and every test, in the order in which they fail cheapest.
 //!
-//! packages → fmt → clippy → binary → tidy → documents → tests → doc build → package → fuzz targets
+//! room on the disk → packages → fmt → clippy → binary → tidy → documents → tests → doc build → package → fuzz targets
 //! → seeds → hit-cost → foreign suite
 //!
 //! 1. A failed check does not stop the later ones: a run reports everything that is wrong.
@@ -16,7 +16,7 @@
 use crate::pace::Pace;
 use crate::tally::Tally;
 use crate::{
-    client_libraries, documents, foreign, fuzz, go_programs, hit_cost, package, packages,
+    client_libraries, documents, foreign, fuzz, go_programs, hit_cost, package, packages, room,
     rust_tests, seeds, tidy, workspace,
 };
 use anyhow::{Context, Result, bail};
@@ -34,6 +34,7 @@ pub(crate) fn run_all(args: &[String]) -> Result<Tally> {
         [arg] if arg == "--no-install" => packages::MayInstall::Never,
         _ => bail!("`test` takes `--no-install` only, not {}", args.join(" ")),
     };
+    room::check()?;
     // INVARIANT 6.
     packages::ensure(may_install)?;
     let tools = std::thread::spawn(move || install(may_install));

@@ -29,6 +29,7 @@ mod package;
 mod packages;
 mod place;
 mod quick;
+mod room;
 mod rust_tests;
 mod seeds;
 mod store_bench;

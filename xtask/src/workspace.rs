@@ -22,10 +22,13 @@ pub(crate) fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("MILLPOND_BIN") {
         return PathBuf::from(path);
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map(PathBuf::from)
-        .unwrap_or_else(|| root().join("target"));
-    root().join(target).join(profile_dir()).join("millpond")
+    target().join(profile_dir()).join("millpond")
+}
+
+/// The target directory.
+pub(crate) fn target() -> PathBuf {
+    let named = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    root().join(named.unwrap_or_else(|| PathBuf::from("target")))
 }
 
 /// `release` when `MILLPOND_PROFILE=release` is set, else the quick build `debug`.
