@@ -56,6 +56,7 @@ fn an_update_in_the_background_that_may_not_be_stored_ends_the_entry_and_a_failu
         (status(301), Some("MISS ")),
         (private(), Some("MISS own")),
         (ok("silent").silent(), Some("MISS silent")),
+        (status(429), None),
         (status(503), None),
         (failure(StaleCause::Timeout, 504), None),
     ] {
