@@ -137,7 +137,7 @@ fn parameters_are_those_of_the_configuration_then_the_clients_fields() -> Result
     })
 }
 
-/// What the application takes for the host is what `$host` and keys are made of; nginx does so since
+/// The application takes for the host what `$host` and keys are made of; nginx does so since
 /// 1.29.5.
 #[test]
 fn host_is_that_of_the_request_and_not_the_clients_field() -> Result<()> {
@@ -150,15 +150,12 @@ fn host_is_that_of_the_request_and_not_the_clients_field() -> Result<()> {
             ("/", None, "named"),
         ] {
             let version = if field.is_some() { "1.1" } else { "1.0" };
-            let field = field.map(|it| format!("Host: {it}\r\n"));
-            let head = format!(
-                "GET {target} HTTP/{version}\r\n{}Connection: close\r\n\r\n",
-                field.unwrap_or_default()
-            );
+            let line = field.map_or(String::new(), |it| format!("Host: {it}\r\n"));
+            let head = format!("GET {target} HTTP/{version}\r\n{line}Connection: close\r\n\r\n");
             client.send_raw(head.as_bytes())?;
             let asked = last(application);
-            let hosts = asked.params.iter().filter(|(name, _)| name == "HTTP_HOST");
-            let hosts: Vec<&str> = hosts.map(|(_, value)| value.as_str()).collect();
+            let named = asked.params.iter().filter(|(name, _)| name == "HTTP_HOST");
+            let hosts: Vec<&str> = named.map(|(_, value)| value.as_str()).collect();
             assert_eq!(hosts, [expected], "{target}");
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every check and every test, in the order in which they fail cheapest.
 //!
-//! room on the disk → packages → fmt → clippy → binary → tidy → documents → tests → doc build → package → fuzz targets
-//! → seeds → hit-cost → foreign suite
+//! room on the disk → packages → fmt → clippy → binary → tidy → documents → tests → doc build
+//! → package → fuzz targets → seeds → hit-cost → foreign suite
 //!
 //! 1. A failed check does not stop the later ones: a run reports everything that is wrong.
 //! 2. The last line of standard output is `N passed, N failed`, printed by `main`. What could not

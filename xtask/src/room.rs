@@ -15,8 +15,10 @@ const WANTED: u64 = 24 << 30;
 /// Fails where what is free beside what an earlier run has left is less than a run takes.
 pub(crate) fn check() -> Result<()> {
     let target = workspace::target();
-    let nearest = target.ancestors().find(|dir| dir.exists());
-    let nearest = nearest.context("no folder above the target directory exists")?;
+    let mut above = target.ancestors();
+    let nearest = above
+        .find(|dir| dir.exists())
+        .context("no folder above the target directory exists")?;
     let free = number_of(
         Command::new("df")
             .args(["--output=avail", "-B1"])
@@ -42,8 +44,7 @@ fn held(target: &Path) -> Result<u64> {
 
 /// The number that begins the last line of what a command prints.
 fn number_of(command: &mut Command) -> Result<u64> {
-    let output = command.output();
-    let output = output.with_context(|| format!("{command:?} does not start"))?;
+    let output = command.output().context("df or du does not start")?;
     let text = String::from_utf8_lossy(&output.stdout);
     last_number(&text).with_context(|| format!("{command:?} prints no number: {text}"))
 }

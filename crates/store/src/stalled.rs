@@ -45,10 +45,11 @@ impl Inner {
     }
 
     fn watch_all_readers(&self, now_ms: u64) {
-        let all = read(&self.disk.files);
-        let read_now = all.iter().filter(|(_, file)| file.is_watched());
-        let read_now: Vec<u32> = read_now.map(|(id, _)| *id).collect();
-        drop(all);
+        let read_now: Vec<u32> = {
+            let files = read(&self.disk.files);
+            let watched = files.iter().filter(|(_, file)| file.is_watched());
+            watched.map(|(id, _)| *id).collect()
+        };
         let log = lock(&self.disk.log);
         for retired in &log.retired {
             retired.file.watch_readers(now_ms, retired.cost);

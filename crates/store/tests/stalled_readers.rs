@@ -322,21 +322,22 @@ fn readers_that_take_some_keep_what_they_read() {
     }
 }
 
-/// Of what waits for readers that stall, the slowest part goes first, and no more than one body needs.
+/// The slowest part of what waits for readers that stall goes first, and no more than one body
+/// needs.
 #[test]
 fn slowest_readers_are_cut_first() {
     let bench = Bench::new();
-    let held = bench.held_full(Layout::InTurn);
+    let entries = bench.held_full(Layout::InTurn);
     // The oldest body, whose segments have left first.
-    for (at, file) in files(&held[0]).iter().enumerate() {
+    for (at, file) in files(&entries[0]).iter().enumerate() {
         // Too little, and less from one to the next.
         file.note_taken((2_000 - 300 * at as u64) * 65);
     }
     bench.clock.advance(Duration::from_secs(65));
     bench.zone.sweep();
-    let left = read(held[0].regions(0..u64::MAX)).len();
+    let left = read(entries[0].regions(0..u64::MAX)).len();
     assert!((LARGE / 2..LARGE).contains(&left), "{left}");
-    assert!(held[1..].iter().all(is_whole));
+    assert!(entries[1..].iter().all(is_whole));
 }
 
 /// A limit that is lowered takes what it must and no more, though what is read stays for a while.

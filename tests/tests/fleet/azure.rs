@@ -27,7 +27,8 @@ const text = 'PUT' + '\n'.repeat(12) + lines + resource;
 const hmac = require('crypto').createHmac('sha256', Buffer.from(key, 'base64'));
 fields.Authorization = `SharedKey ${account}:${hmac.update(text).digest('base64')}`;
 const url = `http://127.0.0.1:${port}/${account}/bucket?restype=container`;
-fetch(url, { method: 'PUT', headers: fields }).then(answer => process.exit(answer.status == 201 ? 0 : 1));
+const answer = fetch(url, { method: 'PUT', headers: fields });
+answer.then(answer => process.exit(answer.status == 201 ? 0 : 1));
 ";
 
 /// The emulator, with a container.

@@ -425,8 +425,8 @@ fn store<X: Exchange>(
 }
 
 /// Ends an entry whose update in the background has brought an answer that may not be stored: the
-/// next request has what the origin says now (RFC 9111 §4.3.3). A failure says nothing about it, nor
-/// does an origin that is asked too often (429, RFC 6585 §4).
+/// next request has what the origin says now (RFC 9111 §4.3.3). A failure says nothing about it,
+/// nor does an origin that is asked too often (429, RFC 6585 §4).
 pub(super) fn end_stale<X: Exchange>(
     x: &X,
     walk: &Walk,

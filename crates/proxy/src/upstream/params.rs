@@ -1,16 +1,16 @@
 //! `fastcgi_param`, `scgi_param`, `uwsgi_param`: the environment that an application gets.
 //!
-//! First what the configuration names, in its order; then the host, and the client's other fields as
-//! `HTTP_…`, where the names are in upper case with underscores, and fields of one name are joined
-//! to one value.
+//! First what the configuration names, in its order; then the host, and the client's other fields
+//! as `HTTP_…`, where the names are in upper case with underscores, and fields of one name are
+//! joined to one value.
 //!
 //! 1. A parameter `HTTP_…` of the configuration takes the place of the client's field, also when
 //!    its value is empty; with an empty text it is not sent at all.
 //! 2. When the answer is for the cache, no condition or range of the client goes on but those that
 //!    are the origin's to weigh by RFC 9111.
-//! 3. `HTTP_HOST`, unless the configuration names it, is what `$host` and keys are made of, with the
-//!    port that the client named, and not its Host field: that may be another one, or none, where the
-//!    target has a host (RFC 9112 §3.2.2).
+//! 3. `HTTP_HOST`, unless the configuration names it, is what `$host` and keys are made of, with
+//!    the port that the client named, and not its Host field: that may be another one, or none,
+//!    where the target has a host (RFC 9112 §3.2.2).
 
 use std::collections::HashMap;
 use std::sync::Arc;

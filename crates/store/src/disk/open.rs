@@ -366,8 +366,8 @@ impl SegmentFile {
         self.readers_now() > 0 || self.watched.0.load(Ordering::Relaxed) > 0
     }
 
-    /// Bytes a second that the readers of the file, of `size` bytes, took since they were watched, if
-    /// that is too little for long: their space may be taken back.
+    /// Bytes a second that the readers of the file, of `size` bytes, took since they were watched,
+    /// if that is too little for long: their space may be taken back.
     pub(crate) fn stalled_rate(&self, now_ms: u64, size: u64) -> Option<u64> {
         let passed_ms = self.passed_ms(now_ms);
         if passed_ms < STALLED_MS {

@@ -339,8 +339,8 @@ fn first_state(conf: &ZoneConf, opened: Opened, (now_ms, platform): (u64, &Platf
 
 type Opened = Result<Arc<Volume>, StoreError>;
 
-/// Opens all disks as they are; an error if somebody else has one, or if none can be opened and that
-/// is no fault of a disk.
+/// Opens all disks as they are; an error if somebody else has one, or if none can be opened and
+/// that is no fault of a disk.
 fn resume_all(
     confs: &[ZoneConf],
     open: &(dyn Fn(&ZoneConf, How) -> Opened + Sync),
