@@ -335,7 +335,7 @@ fn fixed(
     match resolved {
         Ok((group, host, port)) => {
             share(&group, groups);
-            let path = parts.path.map(absolute_path);
+            let path = parts.path.map(|path| absolute_path(path.as_bytes()));
             Some(Resolved {
                 group,
                 host: Arc::from(host),
@@ -352,11 +352,21 @@ fn fixed(
 }
 
 /// nginx: a URL whose path begins with `?` gets the slash that is missing.
-fn absolute_path(path: &str) -> Bytes {
-    if path.starts_with('?') {
-        return Bytes::from(format!("/{path}"));
+fn absolute_path(path: &[u8]) -> Bytes {
+    if path.starts_with(b"?") {
+        return Bytes::from([b"/", path].concat());
     }
-    Bytes::copy_from_slice(path.as_bytes())
+    Bytes::copy_from_slice(path)
+}
+
+/// The path at the end of an address, of which `text` is what can be read: its bytes need not be
+/// UTF-8, those before it must.
+fn path_of<'a>(address: &'a [u8], text: &str, path: &str) -> Result<&'a [u8], String> {
+    let at = text.len().saturating_sub(path.len());
+    match address.split_at_checked(at) {
+        Some((before, path)) if text.as_bytes().starts_with(before) => Ok(path),
+        _ => Err("invalid host".to_string()),
+    }
 }
 
 /// A key of an application's cache has no default: nginx warns, and keeps one answer for all.
@@ -685,10 +695,12 @@ impl PassTarget {
             To::Fixed(resolved) | To::Redirect(_, resolved) => return Ok((resolved.clone(), None)),
             To::Variable(template) => template,
         };
-        let url = req.eval(template);
-        let url = String::from_utf8_lossy(&url);
-        let parts = split_address(self.protocol, &url)
-            .map_err(|why| Failure::Internal(format!("{why} in \"{url}\"")))?;
+        let address = req.eval(template);
+        let url = String::from_utf8_lossy(&address);
+        let wrong = |why: String| Failure::Internal(format!("{why} in \"{url}\""));
+        let parts = split_address(self.protocol, &url).map_err(wrong)?;
+        let path = parts.path.map(|path| path_of(&address, &url, path));
+        let path = path.transpose().map_err(wrong)?;
         let groups = req.conf.parts.of::<Groups>();
         let found = check_port(self.protocol, &parts.authority, groups)
             .and_then(|()| known(&parts, groups));
@@ -702,7 +714,7 @@ impl PassTarget {
             group,
             host: Arc::from(host.field.as_str()),
             port: host.port,
-            path: parts.path.map(absolute_path),
+            path: path.map(absolute_path),
             is_encrypted: parts.is_encrypted,
         };
         Ok((resolved, is_unknown.then_some(host)))

@@ -105,6 +105,8 @@ fn pass_with_variables() -> Scenario {
             "/group/a?x",
             "/all/a?b",
             "/plain/a//b/../c",
+            "/decoded/f%e4%ff",
+            "/args/a?x=\u{e4}",
         ])
 }
 
@@ -116,7 +118,7 @@ fn pass_in_regex_location() -> Scenario {
              location ~ ^/one/(.*)$ { proxy_pass http://%%ORIGIN%%/to/$1; }",
         )
         .answer("/*", Answer::new(200).body("ok"))
-        .gets(&["/r/a%2Fb?x", "/c/a?x=y", "/c/a", "/one/a?x=y"])
+        .gets(&["/r/a%2Fb?x", "/c/a?x=y", "/c/a", "/one/a?x=y", "/one/f%e4%ff"])
 }
 
 fn pass_after_rewrite() -> Scenario {
