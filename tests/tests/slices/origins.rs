@@ -156,6 +156,9 @@ fn a_wrong_content_range_is_found_out() -> Result<()> {
         Lie::OtherBytes(SLICE),
         Lie::OtherPlace(16),
         Lie::Fewer(16),
+        Lie::AtMost(1000),
+        Lie::AtMost(SLICE - 1),
+        Lie::AtMost(SLICE),
         Lie::More(16),
         Lie::FewerUntold(16),
     ];
@@ -168,6 +171,7 @@ fn a_wrong_content_range_is_found_out() -> Result<()> {
         for _ in 0..2 {
             assert_right_or_failed(&bench, wanted.clone(), &case);
         }
+        assert!(bench.fetched().len() < 16, "{case}");
         bench.film.change(|manners| manners.lie = None);
         assert_part(&bench.ask(wanted.clone())?, wanted, 1);
         assert_whole(&bench.ask_whole()?, 1);
@@ -186,6 +190,9 @@ fn a_wrong_second_slice_is_found_out() -> Result<()> {
         Lie::OtherBytes(16),
         Lie::OtherPlace(16),
         Lie::Fewer(16),
+        Lie::AtMost(1000),
+        Lie::AtMost(SLICE - 1),
+        Lie::AtMost(SLICE),
         Lie::More(16),
         Lie::FewerUntold(16),
     ];
@@ -197,6 +204,7 @@ fn a_wrong_second_slice_is_found_out() -> Result<()> {
         bench.film.change(|manners| manners.lie = Some(lie));
         let wanted = 0..2 * SLICE;
         assert_right_or_failed(&bench, wanted.clone(), &case);
+        assert!(bench.fetched().len() < 16, "{case}");
         bench.film.change(|manners| manners.lie = None);
         // What was said in the lie may have been taken for a change, which the next one sees.
         let _change = bench.ask(wanted.clone())?;

@@ -1,7 +1,11 @@
 //! Judgement of an answer to a request for a range.
 //!
 //! A pure judgement of status, Content-Range and length. What is not exactly what was asked for is
-//! not believed, but for an answer that ends early, which a server may give (RFC 9110 §15.3.7).
+//! not believed, but for an answer that ends early, which a server may give (RFC 9110 §15.3.7), and
+//! only with the end of a slice: of a slice that never comes whole nothing would be kept, and each
+//! answer would lead to the next question.
+
+use std::ops::Range;
 
 use bytes::Bytes;
 use millpond_semantics::range::{parse_content_range, parse_unsatisfied_range};
@@ -36,13 +40,13 @@ impl Asked {
         matches!(*self, Asked::From { start, .. } if start > 0)
     }
 
-    fn is_answered_by(&self, start: u64, end: u64, total: u64) -> bool {
+    fn is_answered_by(&self, got: &Range<u64>, total: u64, size: u64) -> bool {
         match *self {
-            Asked::From {
-                start: wanted,
-                end: last,
-            } => start == wanted && end <= last,
-            Asked::Suffix(len) => end == total && start == total.saturating_sub(len),
+            Asked::From { start, end } => {
+                let is_whole = got.end == end || got.end == total || got.end % size.max(1) == 0;
+                got.start == start && got.end <= end && is_whole
+            }
+            Asked::Suffix(len) => got.end == total && got.start == total.saturating_sub(len),
         }
     }
 }
@@ -72,10 +76,10 @@ pub(crate) enum Judged {
     Other,
 }
 
-/// Judges an answer to `asked`.
-pub(crate) fn judge<F: Fetched>(fetched: &F, asked: &Asked) -> Judged {
+/// Judges an answer to `asked` for a body in slices of `size` bytes.
+pub(crate) fn judge<F: Fetched>(fetched: &F, asked: &Asked, size: u64) -> Judged {
     match fetched.status() {
-        206 => judge_partial(fetched, asked),
+        206 => judge_partial(fetched, asked, size),
         416 => Judged::Unsatisfiable {
             total: field(fetched, b"content-range")
                 .and_then(|value| parse_unsatisfied_range(&value)),
@@ -84,7 +88,7 @@ pub(crate) fn judge<F: Fetched>(fetched: &F, asked: &Asked) -> Judged {
     }
 }
 
-fn judge_partial<F: Fetched>(fetched: &F, asked: &Asked) -> Judged {
+fn judge_partial<F: Fetched>(fetched: &F, asked: &Asked, size: u64) -> Judged {
     let Some(value) = field(fetched, b"content-range") else {
         return Judged::Unusable("no Content-Range in a partial answer");
     };
@@ -94,7 +98,7 @@ fn judge_partial<F: Fetched>(fetched: &F, asked: &Asked) -> Judged {
     let Some(total) = range.len else {
         return Judged::Unmeasured;
     };
-    if !asked.is_answered_by(range.start, range.end, total) {
+    if !asked.is_answered_by(&(range.start..range.end), total, size) {
         return Judged::Unusable("another range than the one asked for in a partial answer");
     }
     let len = range.end - range.start;

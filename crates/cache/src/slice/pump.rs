@@ -171,7 +171,7 @@ pub(crate) enum Answer {
 }
 
 pub(crate) fn verdict<F: Fetched>(generation: &Generation, fetched: &F, asked: &Asked) -> Answer {
-    match judge(fetched, asked) {
+    match judge(fetched, asked, generation.set.size) {
         Judged::Range { end, total, .. } => {
             let is_ours = total == generation.set.total && generation.validator.names(fetched);
             if is_ours {

@@ -136,7 +136,9 @@ pub(super) fn take<X: Exchange>(
     let Some(slicing) = walk.slicing else {
         return Taken::Ordinary(place, fetched);
     };
-    let step = match judge(&fetched, asked) {
+    let stored = stale.as_ref().and_then(|it| it.found.head.sliced.as_ref());
+    let size = stored.map_or(slicing.size, |set| set.size);
+    let step = match judge(&fetched, asked, size) {
         Judged::Other => return Taken::Ordinary(place, fetched),
         Judged::Unsatisfiable { .. } if slicing.is_conditional && asked.skips_bytes() => {
             Step::Fetch(Fetch::beginning(place, stale))

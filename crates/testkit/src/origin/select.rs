@@ -24,6 +24,8 @@ pub enum Lie {
     OtherPlace(u64),
     /// Number of bytes that are missing, as Content-Range says.
     Fewer(u64),
+    /// Number of bytes that are sent at most, as Content-Range says.
+    AtMost(u64),
     /// Number of bytes too many, as Content-Range says.
     More(u64),
     /// Number of bytes that are missing; Content-Length says so, Content-Range does not.
@@ -107,6 +109,7 @@ fn part(answer: &Answer, asked: Range<u64>, accepts: (String, String)) -> Select
         Some(Lie::Fewer(by) | Lie::FewerUntold(by)) => {
             sent.end = end.saturating_sub(by).max(start + 1);
         }
+        Some(Lie::AtMost(most)) => sent.end = end.min(start.saturating_add(most)),
         Some(Lie::More(by)) => sent.end = end.saturating_add(by).min(len),
         _ => {}
     }
