@@ -412,3 +412,32 @@ fn upstream_of(line: &str) -> Option<String> {
     let (_, rest) = line.split_once(", upstream: \"")?;
     Some(rest.split_once('"')?.0.to_string())
 }
+
+/// Times are those of the zone that TZ names.
+#[test]
+fn times_are_of_the_zone_that_the_environment_names() -> Result<()> {
+    if !Path::new("/usr/share/zoneinfo/Asia/Tokyo").is_file() {
+        millpond_testkit::skip("there is no database of time zones");
+        return Ok(());
+    }
+    let conf = "server { listen 127.0.0.1:%%PORT%%; return 200 \"$time_iso8601 $time_local\"; }";
+    for kind in Kind::both() {
+        for (zone, offset) in [
+            ("Asia/Tokyo", "+09"),
+            (":Asia/Tokyo", "+09"),
+            ("CET-1", "+01"),
+        ] {
+            let proxy = Proxy::new(kind, conf).variable("TZ", zone).start()?;
+            let text = Client::new(proxy.port()).get("/")?.text();
+            assert!(
+                text.contains(&format!("{offset}:00 ")),
+                "{kind:?} {zone}: {text}"
+            );
+            assert!(
+                text.ends_with(&format!("{offset}00")),
+                "{kind:?} {zone}: {text}"
+            );
+        }
+    }
+    Ok(())
+}
