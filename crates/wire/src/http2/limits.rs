@@ -19,6 +19,7 @@
 //! | `CONTINUATIONS_MOST` | CONTINUATION frames of a block | by bytes only |
 //! | `window_updates` | WINDOW_UPDATE, but one for each `UPDATED` bytes of bodies | by bytes only |
 //! | `DEPENDENCIES_KEPT` | streams without a life of which a dependency was told | the same |
+//! | `LATE_HEADS_MOST` | heads of streams that we have reset, by the last reset | by bytes only |
 //! | `ACKS_MOST` | acknowledgements that the peer does not read | none |
 //! | `WAITING_MOST` | bytes of bodies that wait in all streams | none |
 //! | `OUTPUT_MOST` | bytes that wait for the peer, beyond which nothing is read | none |
@@ -42,6 +43,9 @@ pub(crate) const UPDATED: u64 = 256;
 /// CONTINUATION frames of one block (arbitrary: a block of 64 KiB in the smallest frames that
 /// anybody makes on purpose).
 pub(crate) const CONTINUATIONS_MOST: u32 = 64;
+/// Heads of streams that we have reset, since the last of those resets (arbitrary: twice as many
+/// interim answers as a client bears, which may be on their way then).
+pub(crate) const LATE_HEADS_MOST: u32 = 200;
 /// Acknowledgements that wait at once (arbitrary: 17 KiB of them).
 pub(crate) const ACKS_MOST: u32 = 1000;
 /// Bytes of output beyond which no input is read (arbitrary: the heads of a few hundred answers).

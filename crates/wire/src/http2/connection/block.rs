@@ -177,11 +177,12 @@ impl Connection {
             // RFC 9113 §5.1: the peer has closed it itself.
             Role::Server if self.closed.by_peer.contains(&head.stream) => Err(Fault::ClosedStream),
             // RFC 9113 §5.1.1, and nginx for streams that are gone.
-            Role::Server => match self.judge_late(head.stream) {
-                Ok(()) => Ok(Purpose::Nothing),
-                Err(_) => Err(Fault::BackwardStream),
-            },
-            Role::Client => self.judge_late(head.stream).map(|()| Purpose::Nothing),
+            Role::Server if self.judge_late(head.stream).is_err() => Err(Fault::BackwardStream),
+            Role::Server | Role::Client => {
+                self.judge_late(head.stream)?;
+                self.closed.count_late_head()?;
+                Ok(Purpose::Nothing)
+            }
         }
     }
 
@@ -190,7 +191,10 @@ impl Connection {
             return Ok(Purpose::Nothing);
         };
         match (stream.reset, stream.inbound) {
-            (Some(Reset::ByUs), _) => Ok(Purpose::Nothing),
+            (Some(Reset::ByUs), _) => {
+                self.closed.count_late_head()?;
+                Ok(Purpose::Nothing)
+            }
             (Some(Reset::ByPeer), _) => Err(Fault::ClosedStream),
             // RFC 9113 §5.1.1: a number is used once.
             (None, Inbound::Ended) if stream.is_closed() => Err(Fault::BackwardStream),

@@ -28,7 +28,9 @@ use super::flow::{DEFAULT_WINDOW, ReceiveWindow, SendWindow};
 use super::frame::{self, DEFAULT_MAX_LEN, PREFACE};
 use super::hpack::decode::Decoder;
 use super::hpack::encode::Encoder;
-use super::limits::{Allowances, OUTPUT_MOST, PEER_RESETS_REMEMBERED, RESETS_REMEMBERED};
+use super::limits::{
+    Allowances, LATE_HEADS_MOST, OUTPUT_MOST, PEER_RESETS_REMEMBERED, RESETS_REMEMBERED,
+};
 use super::output::Output;
 use super::priority::Priority;
 use super::request::{ExtendedConnect, Rules};
@@ -121,10 +123,13 @@ struct Closed {
     forgotten: u32,
     /// Streams that the peer has reset.
     by_peer: VecDeque<u32>,
+    /// Heads that came late since we have reset a stream.
+    late_heads: u32,
 }
 
 impl Closed {
     fn remember(&mut self, stream: u32) {
+        self.late_heads = 0;
         if self.reset.len() >= RESETS_REMEMBERED {
             let oldest = self.reset.pop_front().unwrap_or(0);
             self.forgotten = self.forgotten.max(oldest);
@@ -138,6 +143,15 @@ impl Closed {
             self.by_peer.pop_front();
         }
         self.by_peer.push_back(stream);
+    }
+
+    /// Counts a head of a stream that we have reset: it costs the peer less than us.
+    fn count_late_head(&mut self) -> Result<(), Fault> {
+        self.late_heads += 1;
+        if self.late_heads > LATE_HEADS_MOST {
+            return Err(Fault::Flood(Flood::Overhead));
+        }
+        Ok(())
     }
 
     /// True if late frames of a stream are no fault.

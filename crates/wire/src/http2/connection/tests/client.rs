@@ -281,3 +281,27 @@ fn an_answer_that_is_not_wanted_is_cancelled() {
     assert!(played.events().is_empty());
     assert_eq!(played.connection.receive.held(), 0);
 }
+
+/// Interim answers go on behind our reset: some are on their way, those without end are a flood.
+#[test]
+fn heads_without_end_of_a_stream_that_we_reset_are_a_flood() {
+    let mut played = Played::client(Config::default());
+    for _ in 0..3 {
+        let stream = open(&mut played, End::WithHead);
+        played.connection.reset(stream, Code::CANCEL);
+        played.connection.release(stream);
+        for _ in 0..200 {
+            reply(&mut played, stream, 4, &[(":status", "103")]);
+        }
+        let events = played.events();
+        assert!(!events.iter().any(|event| matches!(event, Event::Failed(_))));
+    }
+    let stream = open(&mut played, End::WithHead);
+    played.connection.reset(stream, Code::CANCEL);
+    for _ in 0..201 {
+        reply(&mut played, stream, 4, &[(":status", "103")]);
+    }
+    let events = played.events();
+    let is_flood = |event: &Event| matches!(event, Event::Failed(Fault::Flood(Flood::Overhead)));
+    assert!(events.iter().any(is_flood), "{events:?}");
+}
