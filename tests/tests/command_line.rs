@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use millpond_testkit::{Kind, binary};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// Every command besides the server itself.
 const COMMANDS: [&str; 7] = ["check", "explain", "cache", "why", "top", "gauge", "demo"];
@@ -131,6 +131,45 @@ fn a_word_that_is_not_utf_8_is_an_error_and_no_panic() -> Result<()> {
             "{words:?}: {text}"
         );
         assert!(!text.contains("panic"), "{words:?}: {text}");
+    }
+    Ok(())
+}
+
+/// Who stops reading what a command writes, or has no room for it, meets no panic; the status is
+/// that of what was found out, or says that nothing could be told.
+#[test]
+fn output_that_nobody_takes_is_no_panic() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let unknown = (0..2_000).map(|number| format!("unknown_{number} on;\n"));
+    std::fs::write(dir.path().join("a.conf"), unknown.collect::<String>())?;
+    let check: &[&str] = &["check", "a.conf"];
+    let found = run(check, dir.path())?.status.code();
+    let words: [(&[&str], _); 4] = [
+        (check, found),
+        (&["explain", "proxy_cache"], Some(0)),
+        (&["check", "--help"], Some(0)),
+        (&["--help"], Some(0)),
+    ];
+    for (words, status) in words {
+        let program = binary(Kind::Millpond).context("no binary")?;
+        let start = |out: Stdio| {
+            let mut command = Command::new(&program);
+            command.args(words).current_dir(dir.path());
+            command.stdout(out).stderr(Stdio::piped()).spawn()
+        };
+        let mut unread = start(Stdio::piped())?;
+        drop(unread.stdout.take());
+        let ended = unread.wait_with_output()?;
+        assert_eq!(ended.status.code(), status, "{words:?}: {}", said(&ended));
+        let full = std::fs::File::create("/dev/full")?;
+        let refused = start(full.into())?.wait_with_output()?;
+        let text = said(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{words:?}: {text}");
+        assert!(
+            text.contains("the standard output cannot be written"),
+            "{text}"
+        );
+        assert!(!text.contains("panicked"), "{text}");
     }
     Ok(())
 }

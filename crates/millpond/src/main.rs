@@ -35,6 +35,7 @@ mod folders;
 mod identity;
 mod options;
 mod pid;
+mod printed;
 mod reload;
 mod sensor;
 mod start;
@@ -112,8 +113,7 @@ fn serve(words: Vec<String>) -> ExitCode {
 
 /// Prints what was asked for with two dashes; nginx's own letters write to the error stream.
 fn print(text: &str) -> ExitCode {
-    print!("{text}");
-    ExitCode::SUCCESS
+    printed::answer(text)
 }
 
 /// Logs why the program could not do what it was asked to.

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use millpond_server::source::ConfSource;
 
 use crate::check;
+use crate::printed;
 
 /// A command line that is wrong.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,12 +79,10 @@ pub(crate) fn read<W: PartialEq<str>, O, E: std::fmt::Display>(
     parse: impl FnOnce(std::vec::IntoIter<W>) -> Result<O, E>,
 ) -> Result<O, ExitCode> {
     if words.iter().any(|word| word == "-h" || word == "--help") {
-        print!("{usage}");
-        return Err(ExitCode::SUCCESS);
+        return Err(printed::answer(usage));
     }
     if words.iter().any(|word| word == "--version") {
-        print!("{}", crate::version::line());
-        return Err(ExitCode::SUCCESS);
+        return Err(printed::answer(crate::version::line()));
     }
     parse(words.into_iter()).map_err(|error| {
         eprint!("millpond: {error}\n{usage}");

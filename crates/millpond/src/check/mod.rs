@@ -35,6 +35,7 @@ use millpond_system::log::error::{ErrorLog, Level};
 use millpond_system::log::file::LogFile;
 
 use crate::arguments::{PREFIX, conf_path};
+use crate::printed;
 use crate::terminal;
 use copy::{From, To};
 use report::{Outcome, Report};
@@ -175,16 +176,14 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<ExitCode> {
             let fixed = fix::fix(&source);
             let unwritten = copy::write(&fixed, (&source.path, from), to)?;
             if options.format == Format::Text {
-                print!("{}", text::changes(&fixed.comments(), &unwritten, dir));
+                printed::text(text::changes(&fixed.comments(), &unwritten, dir))?;
             }
             Report::of(fixed.salvage, &source.path)
         }
     };
     match options.format {
-        Format::Json => print!("{}", json::write(&report)),
-        Format::Text => {
-            print!("{}", text::write(&report, dir, terminal::stdout_paint()));
-        }
+        Format::Json => printed::text(json::write(&report))?,
+        Format::Text => printed::text(text::write(&report, dir, terminal::stdout_paint()))?,
     }
     Ok(ExitCode::from(report.outcome().status()))
 }

@@ -30,6 +30,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::printed;
 use crate::terminal;
 use options::Asked;
 
@@ -49,7 +50,7 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<ExitCode> {
         Asked::Name(name) => explain_name(name),
         Asked::Request(options) => {
             match request::explain(options, terminal::stdout_paint()) {
-                Ok(text) => print!("{text}"),
+                Ok(text) => printed::text(text)?,
                 Err(error) => {
                     eprintln!("millpond: {error:#}");
                     return Ok(ExitCode::FAILURE);
@@ -59,7 +60,7 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<ExitCode> {
         }
         Asked::Reference(document) => match reference::document(document) {
             Some(text) => {
-                print!("{text}");
+                printed::text(text)?;
                 Ok(ExitCode::SUCCESS)
             }
             None => {
@@ -83,6 +84,6 @@ fn explain_name(name: &str) -> Result<ExitCode> {
     }
     let paint = terminal::stdout_paint();
     let texts: Vec<String> = found.iter().map(|topic| topic.text(paint)).collect();
-    print!("{}", texts.join("\n"));
+    printed::text(texts.join("\n"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -19,6 +19,7 @@ use super::options::Options;
 use super::pack::{self, Draft};
 use super::site::{self, Site};
 use crate::cache::figures::{plain, size};
+use crate::printed;
 
 fn key(options: &Options) -> Result<SecretKey> {
     let path = options.key.as_deref().context("no key")?;
@@ -40,13 +41,13 @@ pub(super) fn push(options: &Options, path: &Path) -> Result<ExitCode> {
         read.context("the configuration is wrong (--no-test pushes it all the same)")?;
     }
     let (count, len) = (draft.bundle.files().len(), size(draft.bytes.len() as u64));
-    println!(
+    printed::line(format_args!(
         "{count} files, {len}, main file {}",
         plain(draft.bundle.main())
-    );
+    ))?;
     if !draft.elsewhere.is_empty() {
         let names = plain(&draft.elsewhere.join(", "));
-        println!("not packed, nodes must have them: {names}");
+        printed::line(format_args!("not packed, nodes must have them: {names}"))?;
     }
     if options.is_dry {
         return Ok(ExitCode::SUCCESS);
@@ -117,7 +118,7 @@ fn give(site: &Site, known: &mut Known, order: Order, key: &SecretKey) -> Result
     site.run(async |log| log.put_order(&signed).await)
         .context("the order was not given (another one may have been faster)")?;
     let what = describe(order);
-    println!("fleet {}: {what}", plain(site.fleet.name()));
+    printed::line(format_args!("fleet {}: {what}", plain(site.fleet.name())))?;
     // What stays costs nothing but its place.
     if let Err(failure) = site.run(async |log| log.forget(&known.orders).await) {
         eprintln!("millpond: {failure:#}");

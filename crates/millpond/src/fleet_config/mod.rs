@@ -29,6 +29,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use millpond_fleet::config::order::SecretKey;
 
+use crate::printed;
 use options::{Command, Options};
 
 const USAGE: &str = "usage: millpond fleet config key      FILE
@@ -85,8 +86,10 @@ fn key(path: &Path) -> Result<ExitCode> {
         });
         written.with_context(|| format!("\"{}\"", path.display()))?;
     }
-    println!("{}: keep it where configuration is made", path.display());
     let public = Path::new(&public).display();
-    println!("{public}: for \"trusted_key=\" of all nodes");
+    printed::line(format_args!(
+        "{}: keep it where configuration is made\n{public}: for \"trusted_key=\" of all nodes",
+        path.display()
+    ))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -15,6 +15,7 @@ use super::give::describe;
 use super::options::Options;
 use super::site::Site;
 use crate::cache::figures::{plain, time};
+use crate::printed;
 
 /// Orders that are shown (arbitrary; as many as fit on a screen beside nodes).
 const SHOWN: usize = 5;
@@ -70,10 +71,10 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
                 .map(|it| node_document(&known, &it.0))
                 .collect(),
         };
-        println!("{}", serde_json::to_string(&document)?);
+        printed::line(serde_json::to_string(&document)?)?;
     } else {
-        println!("fleet {}", plain(fleet));
-        lines(&known).iter().for_each(|line| println!("{line}"));
+        let all = lines(&known).join("\n");
+        printed::line(format_args!("fleet {}\n{all}", plain(fleet)))?;
     }
     let is_well = known.trial().is_none() && known.behind().is_empty();
     Ok(ExitCode::from(u8::from(!is_well)))

@@ -33,6 +33,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::printed;
 use finding::{Finding, State};
 use options::{Options, Sensor};
 
@@ -68,10 +69,15 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<ExitCode> {
     };
     let finding = find(&options).unwrap_or_else(|error| Finding::unknown(&format!("{error:#}")));
     let judged = finding.judged(options.warning.as_ref(), options.critical.as_ref());
-    if options.json {
-        println!("{}", judged.json(options.sensor.name()));
+    let name = options.sensor.name();
+    let told = if options.json {
+        printed::line(judged.json(name))
     } else {
-        println!("{}", judged.line(options.sensor.name()));
+        printed::line(judged.line(name))
+    };
+    if let Err(error) = told {
+        eprintln!("millpond: {error:#}");
+        return Ok(State::Unknown.code());
     }
     if let Some(url) = &options.push
         && let Err(error) = push::push(&judged, url, &options)

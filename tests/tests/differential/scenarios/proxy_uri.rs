@@ -118,7 +118,13 @@ fn pass_in_regex_location() -> Scenario {
              location ~ ^/one/(.*)$ { proxy_pass http://%%ORIGIN%%/to/$1; }",
         )
         .answer("/*", Answer::new(200).body("ok"))
-        .gets(&["/r/a%2Fb?x", "/c/a?x=y", "/c/a", "/one/a?x=y", "/one/f%e4%ff"])
+        .gets(&[
+            "/r/a%2Fb?x",
+            "/c/a?x=y",
+            "/c/a",
+            "/one/a?x=y",
+            "/one/f%e4%ff",
+        ])
 }
 
 fn pass_after_rewrite() -> Scenario {

@@ -56,7 +56,7 @@ pub(super) fn run(words: Vec<OsString>) -> Result<ExitCode> {
     };
     match warm(&options) {
         Ok(tally) => {
-            tally.print(options.format);
+            tally.print(options.format)?;
             Ok(ExitCode::from(u8::from(tally.failed() + tally.left > 0)))
         }
         Err(error) => {

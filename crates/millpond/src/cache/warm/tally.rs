@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::cache::figures;
 use crate::cache::options::Format;
+use crate::printed;
 
 /// Counts of answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,10 +45,10 @@ impl Tally {
         self.unanswered + bad.map(|(_, count)| count).sum::<u64>()
     }
 
-    pub(super) fn print(&self, format: Format) {
+    pub(super) fn print(&self, format: Format) -> anyhow::Result<()> {
         match format {
-            Format::Json => println!("{}", self.json()),
-            _ => println!("{}", self.text()),
+            Format::Json => printed::line(self.json()),
+            _ => printed::line(self.text()),
         }
     }
 
