@@ -3,7 +3,9 @@
 
 use crate::bench::*;
 use anyhow::{Context, Result};
-use millpond_testkit::{Client, Gate, Lie, Manners, Outage, Protocol, Ranges, Response, Validator};
+use millpond_testkit::{
+    Answer, Client, Gate, Lie, Manners, Outage, Protocol, Ranges, Request, Response, Validator,
+};
 use std::ops::Range;
 
 /// Asserts the right bytes of version 1, or what the origin itself says to the same request, or a
@@ -122,6 +124,26 @@ fn ranges_without_a_strong_validator_pass_unstored() -> Result<()> {
             assert_part(&bench.ask(over.clone())?, over, version);
             assert_part(&bench.ask_as("bytes=-10")?, LEN - 10..LEN, version);
         }
+    }
+    Ok(())
+}
+
+/// An origin that has answered a range with all there is serves ranges, whether or not it says so:
+/// they are cut from what is kept.
+#[test]
+fn a_whole_that_came_as_a_range_has_ranges() -> Result<()> {
+    let bench = Bench::new(Protocol::Http1, ALONE)?;
+    let all = Answer::new(206)
+        .header("Content-Range", "bytes 0-999/1000")
+        .header("ETag", "W/\"w\"")
+        .offset_body(1000, 1);
+    bench.origin.route("/short", all);
+    for expected in ["MISS", "HIT"] {
+        let ranged = Request::get("/short").header("Range", "bytes=10-19");
+        let part = bench.client.send(&ranged)?;
+        assert_eq!((part.status, label(&part)), (206, expected));
+        assert_eq!(part.header("Content-Range"), Some("bytes 10-19/1000"));
+        assert_bytes(&part.body, 10..20, 1);
     }
     Ok(())
 }

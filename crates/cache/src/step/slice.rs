@@ -446,6 +446,12 @@ const OF_PART: [&[u8]; 4] = [
     b"content-md5",
 ];
 
+/// Field of an origin that serves ranges.
+const SERVES_RANGES: (Bytes, Bytes) = (
+    Bytes::from_static(b"Accept-Ranges"),
+    Bytes::from_static(b"bytes"),
+);
+
 /// A partial answer as if it were the whole one, but for the body.
 struct Whole {
     status: u16,
@@ -461,6 +467,11 @@ impl Whole {
                 fields.push((Bytes::copy_from_slice(name), Bytes::copy_from_slice(value)));
             }
         });
+        let names_ranges = |it: &(Bytes, Bytes)| it.0.eq_ignore_ascii_case(b"accept-ranges");
+        if fetched.status() == 206 && !fields.iter().any(names_ranges) {
+            // Who has sent a range serves ranges.
+            fields.push(SERVES_RANGES);
+        }
         Whole {
             status,
             is_unbuffered: fetched.is_unbuffered(),

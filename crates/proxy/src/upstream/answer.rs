@@ -314,7 +314,8 @@ pub(super) fn is_hidden(policy: &AnswerPolicy, protocol: Protocol, field: &Field
     let is_usually_hidden = match field.known {
         Known::Date | Known::Server => is_http,
         Known::XPad => protocol == Protocol::Http,
-        Known::Status => !is_http,
+        // nginx: applications of uwsgi speak to clients in theirs.
+        Known::Status => !is_http && protocol != Protocol::Uwsgi,
         known => matches!(
             known,
             Known::XAccelExpires

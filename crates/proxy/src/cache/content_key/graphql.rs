@@ -53,6 +53,8 @@ pub fn of_content(content: &[u8]) -> Option<Vec<u8>> {
         let place = PARTS.iter().position(|part| *part == name)?;
         let value = match place {
             _ if value == b"null" => continue,
+            // No name, or one that no operation has: an error to some servers.
+            1 if value == b"\"\"" => return None,
             0 | 1 => Cow::Owned(serde_json::from_slice::<String>(value).ok()?.into_bytes()),
             _ => Cow::Borrowed(value),
         };
@@ -275,6 +277,7 @@ mod tests {
             r#"{"query":"{a}","variables":[]}"#,
             r#"{"query":"{a}","variables":"{}"}"#,
             r#"{"query":"{a}","operationName":1}"#,
+            r#"{"query":"{a}","operationName":""}"#,
             r#"{"query":"{a}"} x"#,
             "query={a}",
             "",
