@@ -135,8 +135,8 @@ fn a_word_that_is_not_utf_8_is_an_error_and_no_panic() -> Result<()> {
     Ok(())
 }
 
-/// Who stops reading what a command writes, or has no room for it, meets no panic; the status is
-/// that of what was found out, or says that nothing could be told.
+/// Output that nobody reads, or that there is no room for, is no panic; the status is that of what
+/// was found out, or says that nothing could be told.
 #[test]
 fn output_that_nobody_takes_is_no_panic() -> Result<()> {
     let dir = tempfile::tempdir()?;

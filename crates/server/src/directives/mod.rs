@@ -216,15 +216,25 @@ fn uses_family(builder: &Builder, prefix: &str) -> bool {
     ids.any(|id| variables.name(id).starts_with(prefix))
 }
 
-/// Reports a variable that nobody defines.
-fn unknown_variable(builder: &mut Builder, records: &Records, (name, span): (&str, Span)) {
-    let message = format!("unknown \"{name}\" variable");
+/// Help for a variable whose name is near that of another one.
+fn near_variable(builder: &Builder, records: &Records, name: &str) -> Option<String> {
     let variables = &builder.cx.variables;
     let defined = var::defined(builder).map(|id| variables.name(id));
     let mut names: Vec<&str> = defined.collect();
     names.sort_unstable();
     names.extend(records.names());
-    let near = millpond_conf::suggest(name, names).map(|near| format!("did you mean \"${near}\"?"));
+    let near = millpond_conf::suggest(name, names)?;
+    Some(format!("did you mean \"${near}\"?"))
+}
+
+/// Reports a variable that nobody defines.
+fn unknown_variable(builder: &mut Builder, records: &Records, (name, span): (&str, Span)) {
+    let message = format!("unknown \"{name}\" variable");
+    // Comparing costs; nobody reads what is not shown.
+    let is_read = builder.cx.diagnostics.len() < RENDERED;
+    let near = is_read
+        .then(|| near_variable(builder, records, name))
+        .flatten();
     let error = builder.cx.diagnostics.push_error(span, message);
     error.code(code::UNKNOWN_VARIABLE);
     if let Some(reason) = var::absent::refusal(name) {
