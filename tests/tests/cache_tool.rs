@@ -41,6 +41,12 @@ http {
         server_name blog;
         location / { proxy_pass http://%%ORIGIN%%; proxy_cache lake; }
     }
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        server_name keyed;
+        proxy_cache_key $scheme://$host$uri;
+        location / { proxy_pass http://%%ORIGIN%%; proxy_cache lake; }
+    }
 }
 ";
 
@@ -322,6 +328,10 @@ fn a_purge_by_the_tool_holds_while_a_process_serves_and_at_rest() -> Result<()> 
     assert_eq!(bench.get("shop", "/page/1", &[])?, "HIT");
     bench.said(&["purge", "--all", "--zone", "pond", "--soft"])?;
     assert_eq!(bench.get("shop", "/page/1", &[])?, "EXPIRED");
+    // A key that reads like a URL, where nothing listens.
+    assert_eq!(bench.get("keyed", "/page/1", &[])?, "MISS");
+    bench.said(&["purge", "http://keyed/page/1"])?;
+    assert_eq!(bench.get("keyed", "/page/1", &[])?, "MISS");
     Ok(())
 }
 

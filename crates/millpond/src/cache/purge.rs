@@ -59,15 +59,19 @@ fn meant(
     zones: Vec<ZonePath>,
     text: &Bytes,
 ) -> Result<(Vec<ZonePath>, Option<Bytes>)> {
-    let Some(meant) = subject::of_url(site, text)? else {
+    if !subject::is_url(text) {
         return Ok((zones, Some(text.clone())));
-    };
+    }
+    // Before: nothing need listen where a key that reads like a URL leads.
     for zone in &zones {
         let access = site.access(zone, Purpose::Look)?;
         if !show::look(&access, "key", text.clone())?.is_empty() {
             return Ok((zones, Some(text.clone())));
         }
     }
+    let Some(meant) = subject::of_url(site, text)? else {
+        return Ok((zones, Some(text.clone())));
+    };
     let is_meant = |zone: &ZonePath| {
         options.zone.as_ref().is_none_or(|it| *it == zone.name)
             && (options.among == Among::All || zone.fleet.is_some())

@@ -17,14 +17,16 @@ pub(super) struct Meant {
     pub(super) key: Bytes,
 }
 
+/// True for text that may be a URL; a key may be one, too.
+pub(super) fn is_url(text: &[u8]) -> bool {
+    text.starts_with(b"http://") || text.starts_with(b"https://")
+}
+
 /// The key of a GET request for a URL; none if it is no URL, or no cache would be asked.
 pub(super) fn of_url(site: &Site, text: &[u8]) -> Result<Option<Meant>> {
-    let Ok(text) = std::str::from_utf8(text) else {
+    let Some(text) = std::str::from_utf8(text).ok().filter(|_| is_url(text)) else {
         return Ok(None);
     };
-    if !text.starts_with("http://") && !text.starts_with("https://") {
-        return Ok(None);
-    }
     let question = request::get(text)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
