@@ -14,7 +14,8 @@ impl CacheZone {
     /// nobody.
     pub fn invalidate(&self, key: &PrimaryKey) {
         if self.purges.lag.max_lag().is_some() {
-            self.purges.apart.note_invalidated(&key.text);
+            let now_ms = self.store.since_boot_ms();
+            self.purges.apart.note_invalidated(&key.text, now_ms);
         }
         // First the fills: one that ends in between stores nothing any more.
         self.purges.outdate(&key.text);

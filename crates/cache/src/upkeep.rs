@@ -9,7 +9,7 @@ mod orphans;
 use millpond_store::{JournalError, Key, Review};
 
 use crate::head::StoredHead;
-use crate::purge::log::{Issuer, LogPurge};
+use crate::purge::log::{Issuer, LogPurge, Moment};
 use crate::purge::position::Position;
 use crate::purge::rule::Matter;
 use crate::purge::{Judged, Mode, PurgeBook, Subject, Target};
@@ -47,7 +47,11 @@ impl CacheZone {
             Target::Key(text) => Some(self.has(text)),
             _ => None,
         };
-        let serial = self.purges.purge(&self.store, (target, mode), now_ms)?;
+        let now = Moment {
+            day_ms: now_ms,
+            boot_ms: self.store.since_boot_ms(),
+        };
+        let serial = self.purges.purge(&self.store, (target, mode), now)?;
         self.recent_purges.note(target, mode, (serial, now_ms));
         self.watch.tell_purge(target, mode, serial);
         self.forget_errors(target);
@@ -72,6 +76,7 @@ impl CacheZone {
             target,
             mode,
             issuer,
+            ..
         } in purges
         {
             // What was asked for here was told then.

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
-use millpond_cache::purge::log::{Issuer, LogPurge};
+use millpond_cache::purge::log::{Issuer, LogPurge, PurgeId};
 use millpond_cache::purge::position::Position;
 use millpond_cache::purge::{Mode, Target};
 
@@ -88,6 +88,47 @@ struct Followed<R> {
     replica: R,
     /// Up to where it has taken the log, which may be further than what is noted.
     reached: Option<Position>,
+}
+
+/// A purge of the log.
+#[derive(Debug)]
+struct Read {
+    sequence: u64,
+    /// Time of the last beat of this process before it; 0 for none.
+    since_ms: u64,
+    /// None if it is not understood.
+    purge: Option<Purge>,
+}
+
+impl Read {
+    /// What a zone takes of it, in a process; none if it is about another zone.
+    fn for_zone(&self, zone: &[u8], run: Run) -> Option<LogPurge> {
+        let Some(purge) = &self.purge else {
+            // What is not understood was acknowledged.
+            return Some(LogPurge {
+                target: Target::All,
+                mode: Mode::Hard,
+                issuer: Issuer::Other,
+                id: None,
+                since_ms: self.since_ms,
+            });
+        };
+        let issuer = if purge.run == run {
+            Issuer::This
+        } else {
+            Issuer::Other
+        };
+        (purge.zone == zone).then(|| LogPurge {
+            target: purge.target.clone(),
+            mode: purge.mode,
+            issuer,
+            id: Some(PurgeId {
+                run: purge.run,
+                count: purge.count,
+            }),
+            since_ms: self.since_ms,
+        })
+    }
 }
 
 /// The machine.
@@ -250,6 +291,9 @@ impl<R: Replica> Follower<R> {
             target: Target::All,
             mode: Mode::Soft,
             issuer: Issuer::Other,
+            // Other nodes do not know of it.
+            id: None,
+            since_ms: 0,
         };
         zone.replica.take(&[all], position)?;
         zone.reached = Some(position);
@@ -269,7 +313,7 @@ impl<R: Replica> Follower<R> {
     pub fn handle_records(&mut self, records: &[Record]) -> Result<(), R::Error> {
         let Some(log) = self.log else { return Ok(()) };
         self.look_for_holes(log, records)?;
-        let mut purges: Vec<(u64, Option<Purge>)> = Vec::new();
+        let mut purges: Vec<Read> = Vec::new();
         let mut end = None;
         for record in records {
             match Entry::decode(&record.payload) {
@@ -283,11 +327,11 @@ impl<R: Replica> Follower<R> {
                     if purge.run == self.run {
                         self.own.push(purge.count);
                     }
-                    purges.push((record.sequence, Some(purge)));
+                    purges.push(self.read(record, Some(purge)));
                 }
                 None => {
                     self.counts.unknown += 1;
-                    purges.push((record.sequence, None));
+                    purges.push(self.read(record, None));
                 }
             }
             if record.pending == 0 {
@@ -313,6 +357,14 @@ impl<R: Replica> Follower<R> {
             self.confirmed_ms = self.confirmed_ms.max(at_ms);
         }
         Ok(())
+    }
+
+    fn read(&self, record: &Record, purge: Option<Purge>) -> Read {
+        Read {
+            sequence: record.sequence,
+            since_ms: self.heard_ms,
+            purge,
+        }
     }
 
     /// Begins anew what stood still for so long that entries may have been forgotten before they
@@ -417,36 +469,14 @@ impl<R: Replica> Follower<R> {
 
 impl<R: Replica> Followed<R> {
     /// Takes the purges that are about the zone, in a process; how many.
-    fn take(
-        &mut self,
-        (purges, run): (&[(u64, Option<Purge>)], Run),
-        position: Position,
-    ) -> Result<u64, R::Error> {
+    fn take(&mut self, (purges, run): (&[Read], Run), position: Position) -> Result<u64, R::Error> {
         let reached = self.reached.map_or(0, |it| it.sequence);
         if position.sequence <= reached {
             return Ok(0);
         }
-        let missing = purges.iter().filter(|(sequence, _)| *sequence > reached);
+        let missing = purges.iter().filter(|it| it.sequence > reached);
         let name = self.replica.name();
-        let of_zone = |purge: &Option<Purge>| match purge {
-            Some(purge) if purge.zone != name => None,
-            Some(purge) => Some(LogPurge {
-                target: purge.target.clone(),
-                mode: purge.mode,
-                issuer: if purge.run == run {
-                    Issuer::This
-                } else {
-                    Issuer::Other
-                },
-            }),
-            // What is not understood was acknowledged.
-            None => Some(LogPurge {
-                target: Target::All,
-                mode: Mode::Hard,
-                issuer: Issuer::Other,
-            }),
-        };
-        let own: Vec<LogPurge> = missing.filter_map(|(_, purge)| of_zone(purge)).collect();
+        let own: Vec<LogPurge> = missing.filter_map(|it| it.for_zone(name, run)).collect();
         let noted_ms = self.replica.position().map_or(0, |it| it.at_ms);
         let is_old = position.at_ms.saturating_sub(noted_ms) >= NOTE_EVERY_MS;
         if !own.is_empty() || is_old {
@@ -455,5 +485,84 @@ impl<R: Replica> Followed<R> {
         }
         self.reached = Some(position);
         Ok(own.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    /// A zone that keeps what it takes.
+    #[derive(Debug, Default)]
+    struct Kept(std::cell::RefCell<Vec<LogPurge>>);
+
+    impl Replica for Kept {
+        type Error = Infallible;
+
+        fn name(&self) -> &[u8] {
+            b"z"
+        }
+
+        fn position(&self) -> Option<Position> {
+            None
+        }
+
+        fn take(&self, purges: &[LogPurge], _: Position) -> Result<(), Infallible> {
+            self.0.borrow_mut().extend_from_slice(purges);
+            Ok(())
+        }
+
+        fn confirm(&self, _: u64) {}
+    }
+
+    const RUN: Run = [1; 16];
+
+    fn standing(last: u64) -> Standing {
+        Standing {
+            log: [7; 16],
+            last,
+            last_at_ms: 1_000,
+            retain: Duration::ZERO,
+        }
+    }
+
+    fn record(sequence: u64, entry: &Entry) -> Record {
+        Record {
+            sequence,
+            at_ms: 1_000,
+            pending: 0,
+            payload: entry.encode(),
+        }
+    }
+
+    fn purge(run: Run, count: u64) -> Entry {
+        Entry::Purge(Purge {
+            run,
+            count,
+            zone: Bytes::from_static(b"z"),
+            mode: Mode::Hard,
+            target: Target::Key(Bytes::from_static(b"k")),
+        })
+    }
+
+    #[test]
+    fn purges_are_known_by_their_names_and_by_the_own_beat_before_them() {
+        let mut follower = Follower::new("n", RUN, vec![Kept::default()]);
+        let beat = follower.beat(500);
+        let Ok(_) = follower.handle_standing(&standing(0));
+        let records = [
+            record(1, &purge([2; 16], 8)),
+            record(2, &beat),
+            record(3, &purge(RUN, 9)),
+        ];
+        let Ok(()) = follower.handle_records(&records);
+        let taken = follower.zones[0].replica.0.take();
+        let seen = |purge: &LogPurge| (purge.id.map(|id| (id.run, id.count)), purge.since_ms);
+        let seen: Vec<_> = taken.iter().map(seen).collect();
+        // The first is about all, as the zone has followed no log before.
+        let other = (Some(([2; 16], 8)), 0);
+        assert_eq!(seen, [(None, 0), other, (Some((RUN, 9)), 500)]);
     }
 }

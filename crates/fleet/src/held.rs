@@ -51,7 +51,7 @@ impl Replica for Arc<CacheZone> {
     }
 
     fn confirm(&self, at_ms: u64) {
-        self.purges.lag.confirm(at_ms);
+        self.purges.confirm(at_ms);
     }
 }
 

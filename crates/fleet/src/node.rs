@@ -26,6 +26,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use millpond_cache::lag::OnLag;
+use millpond_cache::purge::log::PurgeId;
 use millpond_cache::purge::position::Position;
 use millpond_cache::purge::{Mode, Target};
 use millpond_cache::zone::CacheZone;
@@ -43,7 +44,7 @@ use crate::config::rollout::Rollout;
 use crate::entry::{Entry, Purge, Run};
 use crate::follower::{Follower, Member};
 use crate::gap::Gap;
-use crate::held::{mixed, watch_lag};
+use crate::held::watch_lag;
 use crate::ledger::{self, Ledgers};
 use crate::lending;
 use crate::log::{FleetLog, LogError};
@@ -421,6 +422,14 @@ impl Node {
     fn begin(&self, zone: &str, (target, mode): (Target, Mode), wait: Await) -> JoinHandle<Reach> {
         let core = Arc::clone(&self.core);
         let count = core.purges.fetch_add(1, Ordering::Relaxed);
+        let id = PurgeId {
+            run: core.run,
+            count,
+        };
+        let own = core.zones.iter().find(|it| *it.name == *zone).cloned();
+        if let Some(own) = &own {
+            own.purges.apart.send(&target, mode, id);
+        }
         let entry = Entry::Purge(Purge {
             run: core.run,
             count,
@@ -436,7 +445,10 @@ impl Node {
             lock(&core.awaited).remove(&count);
             let tally = match &reach {
                 Reach::Local(_) => &core.local,
-                _ => &core.acknowledged,
+                _ => {
+                    own.inspect(|zone| zone.purges.apart.acknowledge(id, now_ms()));
+                    &core.acknowledged
+                }
             };
             tally.fetch_add(1, Ordering::Relaxed);
             reach
@@ -554,20 +566,11 @@ impl Core {
     async fn reached(&self, zone: &str, wanted: Position) -> Option<Position> {
         let mut changes = self.changes.subscribe();
         loop {
-            let (log, sequence) = {
-                let view = lock(&self.view);
-                (view.log?, view.taken)
-            };
-            let of_log = Position {
-                log,
-                sequence,
-                at_ms: 0,
-            };
-            let position = mixed(of_log, zone.as_bytes());
+            let position = lock(&self.view).position(zone)?;
             if position.log != wanted.log {
                 return None;
             }
-            if position.sequence >= wanted.sequence {
+            if position.covers(&wanted) {
                 return Some(position);
             }
             changes.changed().await.ok()?;

@@ -10,7 +10,10 @@
 
 use std::collections::BTreeMap;
 
+use millpond_cache::purge::position::Position;
+
 use crate::follower::{Counts, MEMBERS_MAX, Member};
+use crate::held::mixed;
 
 /// A node, and the time at which it was heard of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +61,17 @@ impl View {
             has_taken || now_ms.saturating_sub(heard.at_ms) > max_lag_ms
         };
         self.taken >= sequence && self.members.values().all(has)
+    }
+
+    /// Position up to which a zone has every purge of the log, itself or one that has replaced it;
+    /// none before the log is followed.
+    pub fn position(&self, zone: &str) -> Option<Position> {
+        let of_log = Position {
+            log: self.log?,
+            sequence: self.taken,
+            at_ms: 0,
+        };
+        Some(mixed(of_log, zone.as_bytes()))
     }
 
     /// Milliseconds since everything that was acknowledged is in force; none for never.

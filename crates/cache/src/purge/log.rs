@@ -26,6 +26,15 @@ pub enum Issuer {
     Other,
 }
 
+/// Name of a purge in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PurgeId {
+    /// Process that wrote it.
+    pub run: [u8; 16],
+    /// Number of the purge in its process.
+    pub count: u64,
+}
+
 /// A purge that the log has brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPurge {
@@ -35,6 +44,19 @@ pub struct LogPurge {
     pub mode: Mode,
     /// Process that asked for it.
     pub issuer: Issuer,
+    /// Name of the purge; none if it stands for what is not known.
+    pub id: Option<PurgeId>,
+    /// Time of a beat of this process that stands before it in the log; 0 for none.
+    pub since_ms: u64,
+}
+
+/// A moment by both clocks, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Time since 1970.
+    pub day_ms: u64,
+    /// Time of the clock that beats are made by.
+    pub boot_ms: u64,
 }
 
 impl PurgeBook {
@@ -44,14 +66,14 @@ impl PurgeBook {
         &self,
         notes: &impl Notes,
         (target, mode): (&Target, Mode),
-        now_ms: u64,
+        now: Moment,
     ) -> Result<u64, JournalError> {
         // INVARIANT 1.
         if self.lag.max_lag().is_some() {
-            self.apart.note_purge(target);
+            self.apart.note_purge(target, mode, now.boot_ms);
         }
         let matter = Matter::of(target, &self.keys());
-        self.enforce(notes, (mode, matter), now_ms)
+        self.enforce(notes, (mode, matter), now.day_ms)
     }
 
     /// Puts purges of the log in force, and notes up to where it was taken; the serial of the last,
@@ -71,8 +93,15 @@ impl PurgeBook {
         // INVARIANT 2.
         let order = (purges.iter().map(of).collect(), Some(position));
         let serial = self.enforce_together(notes, order, now_ms)?;
-        purges.iter().for_each(|it| self.apart.forget(&it.target));
+        purges.iter().for_each(|it| self.apart.handle_purge(it));
         Ok(Some(serial))
+    }
+
+    /// All that the log had acknowledged before `at_ms` is in force, and all that it has up to an
+    /// end of it.
+    pub fn confirm(&self, at_ms: u64) {
+        self.lag.confirm(at_ms);
+        self.apart.confirm(at_ms);
     }
 
     /// The position up to which others must know the log to be asked for a key; none if nobody is

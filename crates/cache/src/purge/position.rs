@@ -28,6 +28,11 @@ pub struct Position {
 }
 
 impl Position {
+    /// True for one of the same log that stands there, or behind it.
+    pub fn covers(&self, other: &Position) -> bool {
+        self.log == other.log && self.sequence >= other.sequence
+    }
+
     pub(crate) fn put(&self, out: &mut BytesMut) {
         out.put_slice(&self.log);
         out.put_u64_le(self.sequence);

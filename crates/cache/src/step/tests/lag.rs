@@ -130,6 +130,8 @@ fn purges_of_the_log_are_in_force_with_their_position() {
             target,
             mode,
             issuer: Issuer::Other,
+            id: None,
+            since_ms: 0,
         });
         zone.take_from_log(&purges, position(9), 2_000).unwrap();
         assert_eq!(zone.purges.position(), Some(position(9)));

@@ -161,7 +161,7 @@ pub(in crate::cache) async fn ask(req: &mut Request, target: &PassTarget, ask: &
         }
         Some(Ok(mut fetched)) => match Told::take(&mut fetched.head.fields) {
             // INVARIANT 5 of decision 17.
-            Some(told) if is_late_enough(told.position, question.position) => {
+            Some(told) if told.position.covers(&question.position) => {
                 (Some((fetched, told)), PeerResult::Answered)
             }
             _ => (None, PeerResult::Refused),
@@ -179,10 +179,6 @@ pub(in crate::cache) async fn ask(req: &mut Request, target: &PassTarget, ask: &
         is_left_to_owner: is_first,
         stored_at: None,
     }))
-}
-
-fn is_late_enough(told: Position, wanted: Position) -> bool {
-    told.log == wanted.log && told.sequence >= wanted.sequence
 }
 
 fn question(req: &mut Request, target: &PassTarget) -> Option<Question> {
