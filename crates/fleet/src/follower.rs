@@ -20,6 +20,9 @@
 //!    has taken it.
 //! 4. What this process wrote is taken as well, though it was in force here before: it may have
 //!    been long on its way, and have replaced a newer purge of another node in the log.
+//! 5. The time of a position is that of the last end of the log before it. Entries that stood
+//!    before an end were sent up to there; of others those may be gone that the log kept for too
+//!    long until they were read.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -101,7 +104,7 @@ struct Read {
 }
 
 impl Read {
-    /// What a zone takes of it, in a process; none if it is about another zone.
+    /// The purge as a zone takes it, in a process; none if it is about another zone.
     fn for_zone(&self, zone: &[u8], run: Run) -> Option<LogPurge> {
         let Some(purge) = &self.purge else {
             // What is not understood was acknowledged.
@@ -244,7 +247,8 @@ impl<R: Replica> Follower<R> {
 
     /// The log stands so; the sequence behind which it is to be read.
     pub fn handle_standing(&mut self, standing: &Standing) -> Result<u64, R::Error> {
-        if self.log != Some(standing.log) {
+        // What it has lost at its end comes again with other entries.
+        if self.log != Some(standing.log) || standing.last < self.settled {
             self.settled = 0;
         }
         self.log = Some(standing.log);
@@ -342,12 +346,16 @@ impl<R: Replica> Follower<R> {
             return Ok(());
         };
         self.newest_ms = last.at_ms;
-        let position = Position {
-            log,
-            sequence: last.sequence,
-            at_ms: last.at_ms,
-        };
+        // INVARIANT 5.
+        let ends = records.iter().rev().filter(|record| record.pending == 0);
+        let whole_ms = ends.map(|record| record.at_ms).next();
         for zone in &mut self.zones {
+            let before_ms = zone.reached.map(|position| position.at_ms);
+            let position = Position {
+                log,
+                sequence: last.sequence,
+                at_ms: whole_ms.or(before_ms).unwrap_or(last.at_ms),
+            };
             self.counts.taken += zone.take((&purges, self.run), position)?;
         }
         // INVARIANT 1: all zones have taken all records by now.
@@ -373,12 +381,15 @@ impl<R: Replica> Follower<R> {
         for index in 0..self.zones.len() {
             let reached = self.zones.get(index).and_then(|zone| zone.reached);
             let Some(reached) = reached else { continue };
-            let mut before_ms = reached.at_ms;
+            let (mut whole_ms, mut before_ms) = (reached.at_ms, reached.at_ms);
             let mut has_hole = false;
             for record in records {
-                let apart = Duration::from_millis(record.at_ms.saturating_sub(before_ms));
+                let apart = Duration::from_millis(record.at_ms.saturating_sub(whole_ms));
                 has_hole |= is_too_long(apart, self.retain);
                 before_ms = record.at_ms;
+                if record.pending == 0 {
+                    whole_ms = record.at_ms;
+                }
             }
             if has_hole {
                 let standing = Standing {
@@ -559,10 +570,49 @@ mod tests {
         ];
         let Ok(()) = follower.handle_records(&records);
         let taken = follower.zones[0].replica.0.take();
-        let seen = |purge: &LogPurge| (purge.id.map(|id| (id.run, id.count)), purge.since_ms);
-        let seen: Vec<_> = taken.iter().map(seen).collect();
+        let mark = |purge: &LogPurge| (purge.id.map(|id| (id.run, id.count)), purge.since_ms);
+        let seen: Vec<_> = taken.iter().map(mark).collect();
         // The first is about all, as the zone has followed no log before.
         let other = (Some(([2; 16], 8)), 0);
         assert_eq!(seen, [(None, 0), other, (Some((RUN, 9)), 500)]);
+    }
+
+    /// The second and the third are not far apart, but the first, which was read long before, and
+    /// the end of the log are.
+    #[test]
+    fn what_was_forgotten_before_it_was_read_is_a_gap() {
+        let mut follower = Follower::new("n", RUN, vec![Kept::default()]);
+        let standing = Standing {
+            retain: Duration::from_secs(80),
+            ..standing(0)
+        };
+        let Ok(_) = follower.handle_standing(&standing);
+        follower.take_gaps();
+        for (sequence, at_ms, pending, gaps) in [
+            (1, 10_000, 0, 0),
+            (5, 76_000, 1, 0),
+            (6, 96_000, 0, 1),
+            (7, 97_000, 0, 0),
+        ] {
+            let record = Record {
+                at_ms,
+                pending,
+                ..record(sequence, &purge([2; 16], sequence))
+            };
+            let Ok(()) = follower.handle_records(&[record]);
+            assert_eq!(follower.take_gaps().len(), gaps, "{sequence}");
+        }
+    }
+
+    /// Else an owner would answer who asks with a position that it has not come to.
+    #[test]
+    fn log_that_has_lost_its_end_is_not_taken_up_to_there() {
+        let mut follower = Follower::new("n", RUN, vec![Kept::default()]);
+        let Ok(_) = follower.handle_standing(&standing(0));
+        let Ok(()) = follower.handle_records(&[record(9, &purge(RUN, 1))]);
+        let Ok(_) = follower.handle_standing(&standing(9));
+        assert_eq!(follower.settled(), 9);
+        let Ok(_) = follower.handle_standing(&standing(5));
+        assert_eq!(follower.settled(), 0);
     }
 }

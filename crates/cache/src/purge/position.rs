@@ -22,8 +22,8 @@ pub struct Position {
     pub log: [u8; 16],
     /// Sequence of the last entry that was taken; 0 for none.
     pub sequence: u64,
-    /// Time of that entry by the clock of the log, milliseconds since 1970. No node's clock has a
-    /// say in it.
+    /// Time of that entry, or of an earlier one, by the clock of the log, milliseconds since 1970:
+    /// up to then nothing can be missing. No node's clock has a say in it.
     pub at_ms: u64,
 }
 
