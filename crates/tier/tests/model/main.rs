@@ -3,10 +3,13 @@
 //! Nodes fill, serve, purge, are cut off, pause, crash and come back; the log acknowledges late,
 //! loses answers, replaces entries, forgets old ones, is read from servers that are behind, is made
 //! anew; its clock is set. Copies are written to a second tier and read from it, which loses,
-//! delays, garbles and goes back. After each event every node is asked for everything.
+//! delays, garbles and goes back, and nodes ask each other in place of the origin. After each event
+//! every node is asked for everything: what was purged everywhere longer than the limit ago must be
+//! fresh on none, and what a node has purged itself, not on that one, from the moment on.
 //!
-//! The follower, the book of purges with its journal, the ledgers and the judgement of copies are
-//! those of nodes; disks, the log, the tier's objects and the network are models.
+//! The follower, the book of purges with its journal and what a node notes of its own, the ledgers,
+//! and the judgement of copies and positions are those of nodes; disks, the log, the tier's objects
+//! and the network are models.
 //!
 //! `FLEET_SCHEDULES=N` runs so many schedules, `SEED=N` one.
 
@@ -14,6 +17,7 @@
 
 mod log;
 mod node;
+mod peers;
 mod tier;
 mod world;
 
@@ -26,7 +30,8 @@ const MISTAKES: u64 = 5000;
 /// Entries that nodes serve as fresh in a schedule, on average, at least: a quarter of what it was
 /// when the weights of the events were chosen.
 const FRESH_MIN: u64 = 20;
-/// Schedules for each copy of the tier that a node stores, at most.
+/// Schedules for each copy of the tier that a node stores, and for each answer of another node, at
+/// most.
 const FOR_EACH_COPY: u64 = 10;
 /// Events of a schedule.
 const EVENTS: usize = 600;
@@ -41,7 +46,7 @@ fn schedules() -> std::ops::Range<u64> {
 
 /// The first schedule in which a node serves what it must not, with the words of the oracle.
 fn first_wrong(flaw: Flaw, schedules: impl Iterator<Item = u64>) -> Option<String> {
-    let (mut fresh, mut copied, mut count) = (0, 0, 0);
+    let (mut fresh, mut copied, mut fetched, mut count) = (0, 0, 0, 0);
     for seed in schedules {
         let mut world = World::new(seed, flaw);
         for _ in 0..EVENTS {
@@ -53,13 +58,16 @@ fn first_wrong(flaw: Flaw, schedules: impl Iterator<Item = u64>) -> Option<Strin
         count += 1;
         fresh += world.served_fresh;
         copied += world.copied;
+        fetched += world.fetched;
     }
     // A fleet that hardly ever serves anything would pass, and so would mistakes.
     assert!(fresh >= count * FRESH_MIN, "{flaw:?}: {fresh} of {count}");
     // A single schedule may have none, and few of those have any in which much goes wrong.
-    let is_meant = (flaw == Flaw::None || flaw.is_of_tier()) && count > 1;
+    let is_meant = (flaw == Flaw::None || flaw.is_of_copies()) && count > 1;
     let is_enough = !is_meant || copied * FOR_EACH_COPY >= count;
     assert!(is_enough, "{flaw:?}: {copied} of {count}");
+    let is_enough = !is_meant || fetched * FOR_EACH_COPY >= count;
+    assert!(is_enough, "{flaw:?}: {fetched} of {count}");
     None
 }
 
@@ -82,9 +90,11 @@ fn mistakes_are_found() {
         Flaw::BelievesTheTier,
         Flaw::AsksWithAnOldPosition,
         Flaw::AsksForThePositionLast,
+        Flaw::AnswersAtOnce,
+        Flaw::AsksForWhatItRemoved,
     ] {
-        // Those of the tier show in calm schedules, the others where much goes wrong.
-        let is_meant = |seed: &u64| is_calm(*seed) == flaw.is_of_tier();
+        // Those of copies show in calm schedules, the others where much goes wrong.
+        let is_meant = |seed: &u64| is_calm(*seed) == flaw.is_of_copies();
         let wrong = first_wrong(flaw, (0..2 * MISTAKES).filter(is_meant));
         println!(
             "{flaw:?}: {}",

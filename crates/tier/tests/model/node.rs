@@ -23,6 +23,7 @@ use millpond_fleet::{Follower, Record};
 use millpond_store::{Journal, JournalError, Keys};
 use millpond_tier::judge::Known;
 
+use crate::peers::Question;
 use crate::tier::Copied;
 use crate::world::{Flaw, MAX_LAG_MS};
 
@@ -46,6 +47,8 @@ pub(crate) enum Source {
     Origin,
     /// The tier, asked at a position; with the copy, once it was read.
     Tier(Position, Option<Box<Copied>>),
+    /// Another node.
+    Peer(Question),
 }
 
 /// A fill that runs.
@@ -188,7 +191,7 @@ impl Replica for ModelZone {
     }
 
     fn confirm(&self, at_ms: u64) {
-        self.book.lag.confirm(match self.flaw {
+        self.book.confirm(match self.flaw {
             Flaw::ConfirmsWhenItHears => self.now_ms.get(),
             _ => at_ms,
         });

@@ -235,10 +235,14 @@ impl World {
     pub(crate) fn advance(&mut self, index: usize, fill: &mut Fill) -> Option<Stored> {
         let now = self.now();
         let live = self.nodes[index].live.as_ref()?;
-        let Source::Tier(own, copied) = &fill.source else {
-            return Some(self.stored(index, fill));
+        let (own, copied) = match &fill.source {
+            Source::Origin => return Some(self.stored(index, fill)),
+            Source::Peer(question) => {
+                let question = *question;
+                return self.advance_question(index, fill, question);
+            }
+            Source::Tier(own, copied) => (*own, copied.clone()),
         };
-        let (own, copied) = (*own, copied.clone());
         let Some(copied) = copied else {
             fill.source = match self.tier.read(fill.key) {
                 Some(copied) => Source::Tier(own, Some(Box::new(copied))),

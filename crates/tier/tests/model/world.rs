@@ -9,6 +9,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use fastrand::Rng;
 use millpond_cache::head::{FieldsWriter, StoredHead};
+use millpond_cache::purge::log::{Moment, PurgeId};
 use millpond_cache::purge::{Mode, Target};
 use millpond_fleet::entry::{Entry, Purge};
 use millpond_fleet::ledger::Ledgers;
@@ -20,7 +21,7 @@ use crate::node::{Disk, Fill, Live, ModelZone, Node, Source, Stored, ZONE};
 use crate::tier::Tier;
 
 pub(crate) const MAX_LAG_MS: u64 = 5_000;
-const NODES: usize = 4;
+pub(crate) const NODES: usize = 4;
 /// Entries on their way to the log, with which nodes make no beats: else none would come back while
 /// it matters.
 const SENT_MAX: usize = 6;
@@ -53,15 +54,23 @@ pub(crate) enum Flaw {
     AsksWithAnOldPosition,
     /// The position of a copy is that of after its entry was found.
     AsksForThePositionLast,
+    /// An owner answers although it has less of the log than who asks.
+    AnswersAtOnce,
+    /// Others are asked for what this node alone has removed.
+    AsksForWhatItRemoved,
 }
 
 impl Flaw {
-    /// True if it shows in what comes from the tier.
-    pub(crate) fn is_of_tier(self) -> bool {
-        use Flaw::{AsksForThePositionLast, AsksWithAnOldPosition, BelievesTheTier};
-        matches!(
+    /// True if it shows in what comes from the tier or from other nodes, and so in calm schedules.
+    pub(crate) fn is_of_copies(self) -> bool {
+        !matches!(
             self,
-            BelievesTheTier | AsksWithAnOldPosition | AsksForThePositionLast
+            Flaw::None
+                | Flaw::ConfirmsWhenItHears
+                | Flaw::TakesAnotherLogForItsOwn
+                | Flaw::TrustsItsClock
+                | Flaw::NotesThePositionFirst
+                | Flaw::TakesEachRecordForTheLast
         )
     }
 }
@@ -72,6 +81,28 @@ struct Acknowledged {
     target: Target,
     issued_ms: u64,
     at_ms: u64,
+}
+
+/// A purge that a process was asked for.
+#[derive(Debug)]
+struct Own {
+    run: u8,
+    target: Target,
+    issued_ms: u64,
+}
+
+impl Own {
+    fn is_about(&self, run: u8, text: &Bytes) -> bool {
+        self.run == run && is_about(&self.target, text)
+    }
+}
+
+/// True if a purge is about a key.
+fn is_about(target: &Target, text: &Bytes) -> bool {
+    match target {
+        Target::Key(other) => other == text,
+        _ => true,
+    }
 }
 
 /// Entry on its way to the log.
@@ -96,10 +127,13 @@ pub(crate) struct World {
     pub(crate) tier: Tier,
     sent: Vec<Sent>,
     acknowledged: Vec<Acknowledged>,
+    own: Vec<Own>,
     runs: u8,
     pub(crate) served_fresh: u64,
     /// Copies of the tier that were stored.
     pub(crate) copied: u64,
+    /// Answers of other nodes that were stored.
+    pub(crate) fetched: u64,
 }
 
 impl World {
@@ -124,9 +158,11 @@ impl World {
             nodes: (0..NODES).map(node).collect(),
             sent: Vec::new(),
             acknowledged: Vec::new(),
+            own: Vec::new(),
             runs: 0,
             served_fresh: 0,
             copied: 0,
+            fetched: 0,
             tier: Tier::default(),
         };
         (0..NODES).for_each(|node| world.boot(node));
@@ -323,18 +359,33 @@ impl World {
 
     /// A node misses something, and asks the tier or the origin.
     fn begin_fill(&mut self, index: usize) {
-        let key = self.key();
+        let key = self.often();
+        self.fill(index, key);
+    }
+
+    /// A key; in calm schedules mostly one, so that several nodes purge it, and fetch it meanwhile.
+    fn often(&mut self) -> u8 {
+        if self.is_calm && self.dice.u32(..3) > 0 {
+            return 0;
+        }
+        self.key()
+    }
+
+    fn fill(&mut self, index: usize, key: u8) {
         let Some(live) = self.nodes[index].live.as_ref().filter(|_| self.runs(index)) else {
             return;
         };
         let serial = live.zone.book.newest();
-        let is_tier_asked = self.dice.bool();
-        let copy = self.ask_tier(index, key).filter(|_| is_tier_asked);
+        let other = match self.dice.u32(..4) {
+            0 => None,
+            1 => self.ask_owner(index, &key_text(key)),
+            _ => self.ask_tier(index, key),
+        };
         let fill = Fill {
             key,
             asked_ms: self.now(),
             serial,
-            source: copy.unwrap_or(Source::Origin),
+            source: other.unwrap_or(Source::Origin),
         };
         self.nodes[index].disk.borrow_mut().fills.push(fill);
     }
@@ -378,9 +429,10 @@ impl World {
     /// Somebody purges at a node: in force there, then on its way to the log.
     fn purge(&mut self, index: usize) {
         let now = self.now();
+        let key = self.often();
         let target = match self.dice.u32(..12) {
             0 => Target::All,
-            _ => Target::Key(key_text(self.dice.u8(..KEYS))),
+            _ => Target::Key(key_text(key)),
         };
         let mode = [Mode::Hard, Mode::Soft][self.dice.usize(..2)];
         let node = &mut self.nodes[index];
@@ -389,11 +441,25 @@ impl World {
         }
         let Some(live) = &mut node.live else { return };
         let zone = &live.zone;
-        let purged = zone.book.purge(&zone.records(), (&target, mode), now);
+        let moment = Moment {
+            day_ms: now,
+            boot_ms: now,
+        };
+        let purged = zone.book.purge(&zone.records(), (&target, mode), moment);
         if purged.is_err() {
             return;
         }
+        self.own.push(Own {
+            run: live.run,
+            target: target.clone(),
+            issued_ms: now,
+        });
         live.purges += 1;
+        let id = PurgeId {
+            run: [live.run; 16],
+            count: live.purges,
+        };
+        zone.book.apart.send(&target, mode, id);
         let entry = Entry::Purge(Purge {
             run: [live.run; 16],
             count: live.purges,
@@ -407,6 +473,10 @@ impl World {
                 entry,
                 issued_ms: now,
             });
+        }
+        // Somebody looks at what has become of it.
+        if self.is_calm && self.dice.bool() {
+            self.fill(index, key);
         }
     }
 
@@ -426,6 +496,13 @@ impl World {
         if let Entry::Purge(purge) = sent.entry
             && is_heard
         {
+            if let Some(live) = &self.nodes[sent.node].live {
+                let id = PurgeId {
+                    run: purge.run,
+                    count: purge.count,
+                };
+                live.zone.book.apart.acknowledge(id, self.now());
+            }
             self.acknowledged.push(Acknowledged {
                 target: purge.target,
                 issued_ms: sent.issued_ms,
@@ -482,7 +559,7 @@ impl World {
         }
     }
 
-    fn is_trusted(&self, node: &Node, live: &Live) -> bool {
+    pub(crate) fn is_trusted(&self, node: &Node, live: &Live) -> bool {
         let now = match self.flaw {
             Flaw::TrustsItsClock => self.now().saturating_add_signed(node.clock_error_ms),
             _ => self.now(),
@@ -505,17 +582,20 @@ impl World {
                 self.served_fresh += 1;
                 let text = key_text(*key);
                 let wrong = self.acknowledged.iter().find(|purge| {
-                    let is_about = match &purge.target {
-                        Target::Key(other) => *other == text,
-                        _ => true,
-                    };
                     let is_older = entry.asked_ms < purge.issued_ms;
-                    is_about && is_older && now - purge.at_ms > MAX_LAG_MS
+                    let is_late = now - purge.at_ms > MAX_LAG_MS;
+                    is_about(&purge.target, &text) && is_older && is_late
                 });
+                let name = &node.name;
                 if let Some(purge) = wrong {
-                    let name = &node.name;
                     return Err(format!(
                         "{now}: {name} serves {key}, {entry:?} after {purge:?}"
+                    ));
+                }
+                let mut own = self.own.iter().filter(|it| it.is_about(live.run, &text));
+                if let Some(purge) = own.find(|it| entry.asked_ms < it.issued_ms) {
+                    return Err(format!(
+                        "{now}: {name} serves {key}, {entry:?} after its own {purge:?}"
                     ));
                 }
             }
