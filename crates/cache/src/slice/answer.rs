@@ -43,7 +43,8 @@ impl Asked {
     fn is_answered_by(&self, got: &Range<u64>, total: u64, size: u64) -> bool {
         match *self {
             Asked::From { start, end } => {
-                let is_whole = got.end == end || got.end == total || got.end % size.max(1) == 0;
+                let is_whole =
+                    got.end == end || got.end == total || got.end.is_multiple_of(size.max(1));
                 got.start == start && got.end <= end && is_whole
             }
             Asked::Suffix(len) => got.end == total && got.start == total.saturating_sub(len),
