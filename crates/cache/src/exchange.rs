@@ -9,6 +9,7 @@ use bytes::Bytes;
 use millpond_conf::Template;
 use millpond_store::Key;
 
+use crate::extent::{ExtentNumber, Extents};
 use crate::reason::Note;
 use crate::ruling::Ruling;
 use crate::status::CacheStatus;
@@ -133,6 +134,8 @@ pub struct Ask {
     pub range: Option<Bytes>,
     /// If-Range, of the version that the range is wanted of.
     pub if_range: Option<Bytes>,
+    /// The extent that the range lies in, where it may be asked of the node that owns the extent.
+    pub extent: Option<ExtentNumber>,
     /// Label so far of the request that the answer is for, for logs.
     pub label: Option<CacheStatus>,
     /// Text of the cache key of what is missing here, where a copy that is kept elsewhere is as
@@ -175,6 +178,11 @@ pub trait Exchange {
     /// was found.
     fn must_be_stored(&mut self) -> bool {
         false
+    }
+    /// The extents in which bodies in slices are asked for; none where all of a body is asked of
+    /// one.
+    fn extents(&self) -> Option<Extents> {
+        None
     }
     /// True if the answer must not be stored (`proxy_no_cache`); asked once its head is known.
     fn must_not_store(&mut self) -> bool;

@@ -27,6 +27,7 @@ pub mod disk_timeout;
 pub mod encoded;
 pub mod encoding;
 pub mod exchange;
+pub mod extent;
 pub mod fill;
 pub mod head;
 pub mod heir;

@@ -52,6 +52,14 @@ pub fn key(zone: &[u8], text: &[u8]) -> u64 {
     number(&[zone, text])
 }
 
+/// The number of an extent of a key's body; that of the first one is the key's.
+pub fn key_of_extent(zone: &[u8], text: &[u8], extent: u32) -> u64 {
+    match extent {
+        0 => key(zone, text),
+        _ => number(&[zone, text, &extent.to_le_bytes()]),
+    }
+}
+
 fn number(parts: &[&[u8]]) -> u64 {
     let mut digest = Sha256::new();
     for part in parts {

@@ -59,7 +59,7 @@ fn wrong_lines_about_peers_are_told() -> Result<()> {
         (inside("node a pool=a.b;"), "invalid name \"a.b\" of a pool"),
         (
             inside("") + "proxy_cache_peers owner of=x;",
-            "it must be \"pool=name\", \"bound=number\" or \"hedge=time\"",
+            "it must be \"pool=name\", \"bound=number\", \"hedge=time\" or \"extent=size\"",
         ),
         (
             inside("") + "proxy_cache_peers owner pool=a.b;",

@@ -11,6 +11,7 @@ mod catalogue;
 mod config;
 mod dashboard;
 mod demo;
+mod extents;
 mod figures;
 mod kit;
 mod leases;

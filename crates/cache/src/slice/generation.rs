@@ -30,10 +30,12 @@ use millpond_store::{Entry, Key, Look as InStore, Zone};
 use tokio::sync::Notify;
 
 use super::filling::Filling;
+use super::gone::Gone;
 use super::run::{Purpose, Run, RunEnd};
 use super::version::Validator;
 use super::{DEEP, RUN_BYTES, RUN_SLICES, TAILS_BYTES};
 use crate::disk_timeout::Disk;
+use crate::extent::Extents;
 use crate::head::{SliceSet, StoredHead};
 use crate::key_mark::KeyMark;
 use crate::reason::Reason;
@@ -62,6 +64,7 @@ pub struct Generation {
     /// The text of the entry's cache key, and where it is noted what was not stored of it.
     text: Bytes,
     unstored: Arc<LastUnstored>,
+    gone: Arc<Gone>,
 }
 
 #[derive(Default)]
@@ -94,6 +97,7 @@ pub(crate) struct Shared {
     pub(crate) tails: TailMemory,
     pub(crate) windows: WindowMemory,
     pub(crate) unstored: Arc<LastUnstored>,
+    pub(crate) gone: Arc<Gone>,
 }
 
 /// Memory that tails take, of all bodies of a zone together.
@@ -179,6 +183,7 @@ impl Generation {
             windows: WindowMemory::default(),
             text: head.key.clone(),
             unstored: Arc::default(),
+            gone: Arc::default(),
         }
     }
 
@@ -189,6 +194,7 @@ impl Generation {
             tails: shared.tails.clone(),
             windows: shared.windows.clone(),
             unstored: Arc::clone(&shared.unstored),
+            gone: Arc::clone(&shared.gone),
             ..self
         }
     }
@@ -200,9 +206,19 @@ impl Generation {
 
     /// Notes why a slice of an answer with this status was not stored, at a time (seconds).
     pub(crate) fn note_unstored(&self, why: (Reason, u16), at: i64) {
+        self.unstored.note_late(self.mark(), why, at);
+    }
+
+    /// Notes that the version is gone at the origin.
+    pub(crate) fn note_gone(&self) {
+        if let Some(validator) = self.validator.if_range() {
+            self.gone.note(self.mark(), validator);
+        }
+    }
+
+    fn mark(&self) -> KeyMark {
         let keys = self.store.keys();
-        let mark = KeyMark::of(keys, &keys.of(&self.text), &self.text);
-        self.unstored.note_late(mark, why, at);
+        KeyMark::of(keys, &keys.of(&self.text), &self.text)
     }
 
     /// Asks for what is wanted first, however deep in its slice it is.
@@ -440,15 +456,21 @@ impl Generation {
     }
 
     /// Claims the first missing slice from `index` on and those that follow it, `count` at most,
-    /// for nobody in particular.
-    pub fn claim_ahead(&self, index: u64, count: u64) -> Option<Arc<Run>> {
+    /// for nobody in particular, and no more than the rest of its extent.
+    pub fn claim_ahead(
+        &self,
+        (index, count): (u64, u64),
+        extents: Option<Extents>,
+    ) -> Option<Arc<Run>> {
         let mut state = self.state();
         let wanted = index..index.saturating_add(count);
         let first = wanted
             .clone()
             .find(|index| !self.set.span(*index).is_empty() && !self.is_taken(&state, *index))?;
-        let end = self.set.span(wanted.end - 1).end;
-        let span = self.claimable(&state, self.set.span(first).start, end);
+        let start = self.set.span(first).start;
+        let limit = extents.map_or(u64::MAX, |it| it.end(self.set.size, start));
+        let end = self.set.span(wanted.end - 1).end.min(limit);
+        let span = self.claimable(&state, start, end);
         Some(self.claim(&mut state, span, Purpose::Cache))
     }
 

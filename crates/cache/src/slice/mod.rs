@@ -14,6 +14,7 @@
 //! - `head::set`: which slice holds a byte, and under which key.
 //! - `version`: what names a version of a resource, and whether an answer is of it.
 //! - `answer`: what an answer to a request for a range is worth.
+//! - [`gone`]: versions that were found to be gone.
 //! - [`generation`]: what is being filled of one generation; who may ask for what.
 //! - `filling`: one slice while it arrives. `run`: neighbouring ones, and who reads along.
 //!   `pump`: brings them.
@@ -28,7 +29,8 @@
 //! 3. A run asks for no byte outside the slices that are wanted.
 //! 4. A reader waits for no bytes but those of its slice, and what comes at once: a run that is
 //!    further away than a slice and slow is cut, and the rest of it asked for anew.
-//! 5. A generation whose version is gone at the origin is retired: nothing more is asked for it,
+//! 5. Where bodies are in extents, a run asks for bytes of one of them.
+//! 6. A generation whose version is gone at the origin is retired: nothing more is asked for it,
 //!    and its head leaves the zone.
 //!
 //! Sources: RFC 9110 §14 and §13.1.5, RFC 9111 §3.3 and §3.4.
@@ -36,6 +38,7 @@
 pub(crate) mod answer;
 pub(crate) mod filling;
 pub mod generation;
+pub mod gone;
 pub mod held;
 pub(crate) mod pump;
 pub mod reader;
@@ -164,6 +167,8 @@ pub struct Slicing {
     /// True if the client's range counts for a version of its own alone (If-Range, RFC 9110
     /// §13.1.5).
     pub is_conditional: bool,
+    /// True if what is stored is validated before it is used, however fresh it is.
+    pub confirms: bool,
     /// Trust in answers without any validator: are they kept in slices?
     pub trust: Trust,
 }

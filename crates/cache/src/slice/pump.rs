@@ -132,10 +132,17 @@ async fn ask<X: Exchange>(
         start: run.start,
         end: run.end(),
     };
+    let if_range = generation.validator.if_range();
+    let size = generation.set.size;
     let ask = Ask {
         purpose: exchange::Purpose::Fill,
         range: Some(asked.field()),
-        if_range: generation.validator.if_range(),
+        // Of a version that cannot be named nobody but the origin has more.
+        extent: x
+            .extents()
+            .filter(|_| if_range.is_some())
+            .map(|extents| extents.number(size, run.start)),
+        if_range,
         missing: Some(generation.text().clone()),
         ..Ask::default()
     };
@@ -149,6 +156,7 @@ async fn ask<X: Exchange>(
             Ok(fetched)
         }
         Answer::Changed => {
+            generation.note_gone();
             generation.retire();
             Err(RunEnd::Changed)
         }

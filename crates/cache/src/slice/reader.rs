@@ -395,7 +395,7 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
             Held::Unread(_) => disk = Disk::GivenUp,
             Held::No => {}
         }
-        match generation.source_besides(disk, &self.wanted, Purpose::Readers) {
+        match generation.source_besides(disk, &self.wanted_at_once(), Purpose::Readers) {
             // Stored between the two looks.
             None => self.set_back()?,
             Some(Source::Tail(filling)) => self.at = At::Tail(filling),
@@ -430,6 +430,14 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
             }
         }
         Ok(())
+    }
+
+    /// The part of what is wanted that one run may bring.
+    fn wanted_at_once(&self) -> Range<u64> {
+        let Range { start, end } = self.wanted;
+        let size = self.generation().set.size;
+        let extents = self.x.extents();
+        start..extents.map_or(end, |extents| end.min(extents.end(size, start)))
     }
 
     /// Counts among the readers of a run, once.
@@ -560,7 +568,7 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
             return;
         }
         let first = generation.set.index_of(self.wanted.end);
-        if let Some(run) = generation.claim_ahead(first, count) {
+        if let Some(run) = generation.claim_ahead((first, count), self.x.extents()) {
             let task = pump::drive(self.x.background(), Arc::clone(generation), run);
             self.x.spawn(task);
         }

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::SIZE_AHEAD;
 use super::generation::{self, Generation, Shared};
+use super::gone::Gone;
 use crate::clock;
 use crate::fill::Streaming;
 use crate::head::{SliceSet, StoredHead};
@@ -80,6 +81,11 @@ impl Slices {
             shared,
             ..Slices::default()
         }
+    }
+
+    /// Versions that were found to be gone at the origin.
+    pub fn gone(&self) -> &Gone {
+        &self.shared.gone
     }
 
     /// Memory of the windows of the zone.

@@ -24,6 +24,7 @@ use super::{Served, Step, Walk, found};
 use crate::clock;
 use crate::exchange::field;
 use crate::exchange::{Ask, Exchange, FetchFailure, Fetched, Purpose};
+use crate::extent::{ExtentNumber, Extents};
 use crate::fill::again::Again;
 use crate::fill::pump::{Primed, Pump};
 use crate::fill::rest::{Rest, Source};
@@ -53,8 +54,8 @@ pub(crate) struct Fetch {
     seed: u64,
     /// Treatment of a failure that is answered.
     memory: Memory,
-    /// Extent of what is asked for where bodies are kept in slices.
-    extent: Extent,
+    /// Part that is asked for where bodies are kept in slices.
+    part: Part,
     status: CacheStatus,
 }
 
@@ -99,9 +100,9 @@ impl Stale {
     }
 }
 
-/// Extent of what is asked for where bodies are kept in slices.
+/// Part that is asked for where bodies are kept in slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Extent {
+enum Part {
     /// Slices that are wanted.
     Slices,
     /// The first slice, because those that are wanted lie behind the end of the current version.
@@ -127,7 +128,7 @@ impl Fetch {
             refreshes: false,
             seed,
             memory: Memory::Remember,
-            extent: Extent::Slices,
+            part: Part::Slices,
             status: CacheStatus::Miss,
         }
     }
@@ -140,7 +141,7 @@ impl Fetch {
             refreshes: false,
             seed: 0,
             memory: Memory::Forget,
-            extent: Extent::Slices,
+            part: Part::Slices,
             status: CacheStatus::Bypass,
         }
     }
@@ -153,7 +154,7 @@ impl Fetch {
             refreshes: true,
             stale: Some(stale),
             memory: Memory::Remember,
-            extent: Extent::Slices,
+            part: Part::Slices,
             status: CacheStatus::Expired,
         }
     }
@@ -166,7 +167,7 @@ impl Fetch {
             stale: Some(stale),
             refreshes: true,
             memory: Memory::Forget,
-            extent: Extent::Slices,
+            part: Part::Slices,
             status: CacheStatus::Expired,
         }
     }
@@ -179,30 +180,30 @@ impl Fetch {
             refreshes: true,
             seed: stale.found.head.seed,
             memory: Memory::Remember,
-            extent: Extent::Slices,
+            part: Part::Slices,
             status: CacheStatus::Expired,
         }
     }
 
     /// Fetch for the whole after that of a range, whose answer could not be used.
     pub(super) fn whole(place: Place, stale: Option<Stale>) -> Self {
-        Fetch::again(place, stale, Extent::Whole)
+        Fetch::again(place, stale, Part::Whole)
     }
 
     /// A second fetch, of the first slice, after an answer that there are none where the client
     /// wants some.
     pub(super) fn beginning(place: Place, stale: Option<Stale>) -> Self {
-        Fetch::again(place, stale, Extent::Beginning)
+        Fetch::again(place, stale, Part::Beginning)
     }
 
-    fn again(place: Place, stale: Option<Stale>, extent: Extent) -> Self {
+    fn again(place: Place, stale: Option<Stale>, part: Part) -> Self {
         Fetch {
             lead: Some(place.lead),
             stale,
             refreshes: place.refreshes,
             seed: place.seed,
             memory: Memory::Remember,
-            extent,
+            part,
             status: place.status,
         }
     }
@@ -228,10 +229,12 @@ impl Fetch {
                 None => Note::Alone,
             });
             let asked = match walk.slicing {
-                Some(_) => self.asked(walk),
+                Some(_) => self.asked(walk, x.extents()),
                 None => None,
             };
-            match x.fetch(self.ask(walk, asked.as_ref())).await {
+            // Not the extents: the future would have room for them.
+            let extent = x.extents().map(|_| ExtentNumber::FIRST);
+            match x.fetch(self.ask(walk, asked.as_ref(), extent)).await {
                 Ok(fetched) => Ok(self.answered(x, walk, (fetched, asked.as_ref()))),
                 Err(failure) => self.failed(x, walk, failure),
             }
@@ -239,16 +242,16 @@ impl Fetch {
     }
 
     /// The range that is asked for, if it is not the whole.
-    fn asked(&self, walk: &Walk) -> Option<Asked> {
+    fn asked(&self, walk: &Walk, extents: Option<Extents>) -> Option<Asked> {
         let lead = self.lead.as_ref()?;
-        match self.extent {
-            Extent::Slices => slice::asked(walk, lead.key(), self.stale.as_ref()),
-            Extent::Beginning => slice::beginning(walk),
-            Extent::Whole => None,
+        match self.part {
+            Part::Slices => slice::asked(walk, lead.key(), (self.stale.as_ref(), extents)),
+            Part::Beginning => slice::beginning(walk, extents),
+            Part::Whole => None,
         }
     }
 
-    fn ask(&self, walk: &Walk, asked: Option<&Asked>) -> Ask {
+    fn ask(&self, walk: &Walk, asked: Option<&Asked>, extent: Option<ExtentNumber>) -> Ask {
         if self.lead.is_none() {
             return Ask::default();
         }
@@ -256,6 +259,7 @@ impl Fetch {
             purpose: Purpose::Fill,
             label: Some(self.status),
             range: asked.map(Asked::field),
+            extent: extent.filter(|_| asked.is_some()),
             missing: self.is_miss().then(|| walk.key.text.clone()),
             ..Ask::default()
         };

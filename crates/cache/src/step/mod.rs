@@ -133,7 +133,14 @@ impl Walk {
 
     /// Trust in what is stored now.
     pub(crate) fn trust(&self) -> Trust {
-        trust(&self.zone, &self.policies)
+        match trust(&self.zone, &self.policies) {
+            Trust::Whole if self.confirms() => Trust::Validated,
+            trust => trust,
+        }
+    }
+
+    fn confirms(&self) -> bool {
+        self.slicing.is_some_and(|slicing| slicing.confirms)
     }
 
     /// True if requests wait for the head of another's fill. Who fills an entry in slices is done

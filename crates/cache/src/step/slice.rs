@@ -26,6 +26,7 @@ use super::freshen::renew;
 use super::store::{KeptOut, storable};
 use super::{Served, Step, Walk, found};
 use crate::exchange::{Exchange, FetchEnd, Fetched};
+use crate::extent::Extents;
 use crate::fill::FillEnd;
 use crate::head::{SliceSet, StoredHead};
 use crate::reason::{Brought, Note, Reason};
@@ -38,31 +39,37 @@ use crate::slice::version::Validator;
 use crate::slice::{ClientWish, DEEP, First, RUN_BYTES, RUN_SLICES, SLICES_MAX, Slicing};
 use crate::variant::VariantKey;
 
-/// Range of the body that a fetch asks for; `None` for the whole.
-pub(super) fn asked(walk: &Walk, key: &Key, stale: Option<&Stale>) -> Option<Asked> {
+/// Range of the body that a fetch asks for; `None` for the whole. Where bodies are in extents, it
+/// is one of the first, whose owner has the head of all nodes.
+pub(super) fn asked(
+    walk: &Walk,
+    key: &Key,
+    (stale, extents): (Option<&Stale>, Option<Extents>),
+) -> Option<Asked> {
     let slicing = walk.slicing.as_ref()?;
     if let Some(stale) = stale
         && let Some(set) = &stale.found.head.sliced
     {
-        return Some(missing(walk, set, slicing));
+        return Some(missing(walk, set, (slicing, extents)));
     }
     if slicing.first == First::Whole || walk.zone.slices.habit(&walk.mark(key)).is_some() {
         return None;
     }
-    Some(first(slicing))
+    Some(first(slicing, extents))
 }
 
 /// The first slice of a body, whatever the client wants of it.
-pub(super) fn beginning(walk: &Walk) -> Option<Asked> {
+pub(super) fn beginning(walk: &Walk, extents: Option<Extents>) -> Option<Asked> {
     let client = ClientWish::Head;
     walk.slicing
-        .map(|slicing| first(&Slicing { client, ..slicing }))
+        .map(|slicing| first(&Slicing { client, ..slicing }, extents))
 }
 
 /// The first bytes that are asked for of a body of unknown length.
-fn first(slicing: &Slicing) -> Asked {
+fn first(slicing: &Slicing, extents: Option<Extents>) -> Asked {
     let size = slicing.size.max(1);
     let most = (RUN_BYTES / size).clamp(1, RUN_SLICES) * size;
+    let limit = extents.map_or(u64::MAX, |extents| extents.end(size, 0));
     let from = |start: u64, end: u64| {
         let aligned = start / size * size;
         let end = end.div_ceil(size).saturating_mul(size);
@@ -72,12 +79,13 @@ fn first(slicing: &Slicing) -> Asked {
             } else {
                 aligned
             },
-            end: end.min(aligned.saturating_add(most)),
+            end: end.min(aligned.saturating_add(most)).min(limit),
         }
     };
     match slicing.client {
         ClientWish::Head => from(0, size),
         ClientWish::Whole => from(0, most),
+        ClientWish::Range(spec) if is_behind(&spec, limit) => from(0, size),
         ClientWish::Range(RangeSpec::From { start }) => from(start, u64::MAX),
         ClientWish::Range(RangeSpec::FromTo {
             start,
@@ -88,15 +96,28 @@ fn first(slicing: &Slicing) -> Asked {
     }
 }
 
+/// True if a range does not begin before the limit, or nobody knows.
+fn is_behind(spec: &RangeSpec, limit: u64) -> bool {
+    match spec {
+        RangeSpec::From { start } | RangeSpec::FromTo { start, .. } => *start >= limit,
+        RangeSpec::Suffix { .. } => limit != u64::MAX,
+    }
+}
+
 /// Part that is missing of a stale entry in slices; its first wanted slice, if nothing is.
-fn missing(walk: &Walk, set: &SliceSet, slicing: &Slicing) -> Asked {
-    let wanted = match slicing.client {
+fn missing(walk: &Walk, set: &SliceSet, (slicing, extents): (&Slicing, Option<Extents>)) -> Asked {
+    let all = match slicing.client {
         ClientWish::Head => 0..1,
         ClientWish::Whole => 0..set.total,
         ClientWish::Range(spec) => {
             let range = spec.resolve(set.total);
             range.start..range.end_exclusive
         }
+    };
+    let wanted = match extents.map(|extents| extents.end(set.size, 0)) {
+        Some(limit) if all.start >= limit => 0..1,
+        Some(limit) => all.start..all.end.min(limit),
+        None => all,
     };
     let last = set.index_of(wanted.end.saturating_sub(1));
     let first = set.index_of(wanted.start).min(last);
@@ -454,6 +475,9 @@ const SERVES_RANGES: (Bytes, Bytes) = (
 
 /// A partial answer as if it were the whole one, but for the body.
 struct Whole {
+    came_at: Option<i64>,
+    delay: u64,
+    fresh_left: Option<i64>,
     status: u16,
     is_unbuffered: bool,
     fields: Vec<(Bytes, Bytes)>,
@@ -473,6 +497,9 @@ impl Whole {
             fields.push(SERVES_RANGES);
         }
         Whole {
+            came_at: fetched.came_at(),
+            delay: fetched.delay(),
+            fresh_left: fetched.fresh_left(),
             status,
             is_unbuffered: fetched.is_unbuffered(),
             fields,
@@ -481,6 +508,18 @@ impl Whole {
 }
 
 impl Fetched for Whole {
+    fn came_at(&self) -> Option<i64> {
+        self.came_at
+    }
+
+    fn delay(&self) -> u64 {
+        self.delay
+    }
+
+    fn fresh_left(&self) -> Option<i64> {
+        self.fresh_left
+    }
+
     fn status(&self) -> u16 {
         self.status
     }
@@ -532,6 +571,9 @@ mod tests {
             )
         };
         let answer = Whole {
+            came_at: None,
+            delay: 0,
+            fresh_left: None,
             status: 304,
             is_unbuffered: false,
             fields: vec![field("ETag", "\"2\""), field("X-Age", "new")],
@@ -595,14 +637,46 @@ mod tests {
             ),
         ];
         for (size, client, expected) in cases {
-            let asked = first(&Slicing {
-                size,
-                first: First::Range,
-                client,
-                is_conditional: false,
-                trust: Trust::Validated,
-            });
-            assert_eq!(asked.field(), expected.as_bytes(), "{client:?}");
+            assert_eq!(asked_first(size, client, None), expected, "{client:?}");
+        }
+    }
+
+    fn asked_first(size: u64, client: ClientWish, extents: Option<Extents>) -> Bytes {
+        let slicing = Slicing {
+            size,
+            first: First::Range,
+            client,
+            is_conditional: false,
+            confirms: false,
+            trust: Trust::Validated,
+        };
+        first(&slicing, extents).field()
+    }
+
+    #[test]
+    fn what_is_asked_for_first_lies_in_the_first_extent() {
+        const MIB: u64 = 1 << 20;
+        let from = |start, end_exclusive| {
+            ClientWish::Range(RangeSpec::FromTo {
+                start,
+                end_exclusive,
+            })
+        };
+        for (client, expected) in [
+            (ClientWish::Whole, "bytes=0-4194303"),
+            (from(3 * MIB, 9 * MIB), "bytes=3145728-4194303"),
+            (from(4 * MIB, 9 * MIB), "bytes=0-1048575"),
+            (
+                ClientWish::Range(RangeSpec::From { start: 5 * MIB }),
+                "bytes=0-1048575",
+            ),
+            (
+                ClientWish::Range(RangeSpec::Suffix { len: 10 }),
+                "bytes=0-1048575",
+            ),
+        ] {
+            let asked = asked_first(MIB, client, Some(Extents::of(4 * MIB)));
+            assert_eq!(asked, expected, "{client:?}");
         }
     }
 }

@@ -19,6 +19,7 @@ use millpond_cache::bypass::BypassPolicy;
 use millpond_cache::exchange::{
     self as origin, Exchange, FetchEnd, FetchFailure, Outcome, Purpose,
 };
+use millpond_cache::extent::Extents;
 use millpond_cache::reason::Note;
 use millpond_cache::ruling::Ruling;
 use millpond_cache::slice::SliceSize;
@@ -36,9 +37,10 @@ use millpond_wire::http1::{Method, encode};
 
 use super::no_vary_search::{self, MadeBy};
 use super::peers::ask::{self as peers, Answered, Given};
+use super::peers::part;
 use super::ruling::RulingHook;
 use super::tier::{self, CopyTags, Missing};
-use super::{groups, purge, vary_as};
+use super::{groups, purge, vary_as, zones};
 use crate::content::error_pages;
 use crate::log::request_error;
 use crate::otel::{self, fill::FillSpan};
@@ -101,6 +103,11 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
         by_rfc::holds_fields_back(self.req.borrow(), &self.target)
     }
 
+    /// True if the configuration has the look-up skipped.
+    fn is_bypassed(&mut self) -> bool {
+        self.any_true(|policy| &policy.bypass)
+    }
+
     fn any_true(&mut self, choose: fn(&BypassPolicy) -> &Option<Vec<Template>>) -> bool {
         let req = self.req.borrow_mut();
         let protocol = self.target.protocol;
@@ -117,7 +124,7 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
 
     /// Asks the origin. (An `async fn` has room for its arguments twice.)
     #[expect(clippy::manual_async_fn, reason = "the future has room for `ask` once")]
-    fn fetch_as(&mut self, ask: Ask) -> impl Future<Output = Result<Origin, Failed>> {
+    fn fetch_as(&mut self, mut ask: Ask) -> impl Future<Output = Result<Origin, Failed>> {
         async move {
             if self.req.borrow().location.settings.slice.size != SliceSize::Off {
                 let req = self.req.borrow_mut();
@@ -135,6 +142,10 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
             let why = ask.is_for_cache.then(|| ask.why(req.is_background));
             let fill = otel::fill::begin(req, why);
             // A hit fetches nothing, so its future has no room for that.
+            if ask.if_range.is_some() && ask.extent.is_some() && self.is_bypassed() {
+                // The rest of what was asked of the origin.
+                ask.extent = None;
+            }
             let fetch = Box::pin(fetch(self.req.borrow_mut(), &self.target, &ask));
             let fetched = fetch.await;
             otel::fill::leave(self.req.borrow_mut());
@@ -277,7 +288,8 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     }
 
     fn must_bypass(&mut self) -> bool {
-        self.holds_fields_back() || self.any_true(|policy| &policy.bypass)
+        // Who asks for slices has not bypassed them.
+        self.holds_fields_back() || !part::is_of_body(self.req.borrow()) && self.is_bypassed()
     }
 
     fn must_be_stored(&mut self) -> bool {
@@ -299,6 +311,12 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     fn has_content(&self) -> bool {
         let req = self.req.borrow();
         matches!(req.method, Method::Get | Method::Head) && !matches!(req.body, RequestBody::None)
+    }
+
+    fn extents(&self) -> Option<Extents> {
+        let location = &self.req.borrow().location;
+        let cache = zones::of_location(location, self.target.protocol)?;
+        cache.peers.as_ref()?.extents
     }
 
     fn ruling(&mut self, status: u16, each_field: EachField<'_>) -> Option<Ruling> {
@@ -401,6 +419,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
             if_modified_since: ask.if_modified_since,
             range: ask.range,
             if_range: ask.if_range,
+            extent: ask.extent,
             peer: None,
             hop: None,
             label: ask.label,

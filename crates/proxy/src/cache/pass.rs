@@ -27,6 +27,7 @@ use millpond_wire::http1;
 
 use super::body::{self, FillBody};
 use super::exchange::{Failed, Origin, PassExchange, clients_range};
+use super::peers::part::{self, Fit};
 use super::peers::rest::Resumable;
 use super::status_header::{self, Told};
 use super::uncached::fetch;
@@ -153,6 +154,27 @@ fn rest<'a>(
     let policies = Arc::clone(&cache.policies);
     let walk = walk(req, target, key, policies, zone.into_arc());
     Rest::of(PassExchange::new(req, Arc::clone(target)), walk)
+}
+
+/// Answers a peer that asks for a part of a body: what is found may have to be validated.
+pub(super) async fn run_for_peer(
+    req: &mut Request,
+    target: &Arc<PassTarget>,
+    cache: &LocationCache,
+    zone: Arc<CacheZone>,
+) -> Result<Flow, Failure> {
+    if cache.has_detours {
+        vary_as::note(req, target);
+    }
+    if content_key::kind(req, target.protocol).is_some() {
+        return Err(Failure::Status(part::NO_PART));
+    }
+    let text = if no_vary_search::is_due(req, target.protocol) {
+        no_vary_search::key(req, target, &zone)?
+    } else {
+        key(req, target)?
+    };
+    run(req, Arc::clone(target), cache, (zone, text)).await
 }
 
 /// Answers from the zone, or from the origin through it, under a key that is known.
@@ -336,6 +358,13 @@ impl<'a> Rest<'a> {
                 Served::Entry(found, status) => (found, status),
                 other => return self.answer_unfound(other).await,
             };
+            let fit = part::judge(self.exchange.request(), &found.head);
+            if fit != Fit::Asked && status == CacheStatus::Hit && self.begins_to_confirm() {
+                continue;
+            }
+            if fit == Fit::Other {
+                return Err(Failure::Status(part::OTHER_VERSION));
+            }
             if found.head.sliced.is_none() {
                 let response = self.answer_with(&found, status);
                 self.loading = Some((found, response));
@@ -362,6 +391,12 @@ impl<'a> Rest<'a> {
         }
         let (req, target) = self.exchange.parts();
         pass_on(req, target, &told(&self.walk, self.tries_before)).await
+    }
+
+    /// Has what is stored validated from now on; false if it was already.
+    fn begins_to_confirm(&mut self) -> bool {
+        let slicing = self.walk.slicing.as_mut();
+        slicing.is_some_and(|slicing| !std::mem::replace(&mut slicing.confirms, true))
     }
 
     /// Refuses an entry in slices that are not all there, where only what is stored may answer.

@@ -37,6 +37,7 @@ use millpond_wire::http1::Method;
 
 use super::body::{Resume, piece};
 use super::exchange::PassExchange;
+use super::peers::part;
 use crate::conditional::range::first_wanted;
 use crate::request::Request;
 use crate::upstream::by_rfc;
@@ -82,6 +83,7 @@ pub(crate) fn slicing(req: &Request, target: &PassTarget) -> Option<Slicing> {
         first,
         client,
         is_conditional: client.is_range() && req.head.has(Known::IfRange),
+        confirms: false,
         trust,
     })
 }
@@ -102,6 +104,14 @@ pub(crate) async fn open(
     response.parts.rule = RangeRule::Allowed;
     response.parts.are_assembled = true;
     let wanted = first_wanted(req, response);
+    if let Some(first) = &wanted
+        && !part::may_read(req, generation.set.size, first)
+    {
+        return Err(SliceFailure::Failed {
+            status: part::NO_PART,
+            cause: None,
+        });
+    }
     if let Some(first) = &wanted
         && is_limited(req, target)
     {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millpond_conf::OffOr;
-use millpond_conf::value::{ArgError, Args, FromArgs, parse_duration};
+use millpond_conf::value::{ArgError, Args, FromArgs, parse_duration, parse_offset};
 use millpond_fleet::entry::is_name;
 use millpond_fleet::peers::Choice;
 
@@ -14,6 +14,9 @@ use millpond_fleet::peers::Choice;
 const BOUND: u32 = 125;
 /// Time in which an owner must have given a sign of life.
 const HEDGE: Duration = Duration::from_millis(200);
+
+/// Bytes of an extent.
+const EXTENT: u64 = 64 << 20;
 
 /// Choice of who fills.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -27,9 +30,10 @@ pub struct PeersPolicy {
     /// pool `shield` ask the origin for all others; while none of them lives, each node asks it.
     /// An owner that gives no sign of life within `hedge` (200ms), or fails, is passed
     /// by: the origin is asked. A node with more than `bound` (1.25) times its share of requests
-    /// to do is passed over for the next owner. It turns on `proxy_cache_lock`. Owners make the
-    /// cache key by themselves, so that it must not have what belongs to a connection, such as
-    /// `$scheme`. See docs/fleet.md.
+    /// to do is passed over for the next owner. Of bodies that `slice` with a size cuts, each
+    /// `extent` (64m, in whole slices) has an owner of its own. It turns on `proxy_cache_lock`.
+    /// Owners make the cache key by themselves, so that it must not have what belongs to a
+    /// connection, such as `$scheme`. See docs/fleet.md.
     #[directive(name = "proxy_cache_peers", default = "off")]
     pub peers: OffOr<PeersRule>,
 }
@@ -43,6 +47,8 @@ pub struct PeersRule {
     pub bound: u32,
     /// Time in which an owner must have given a sign of life.
     pub hedge: Duration,
+    /// Bytes of a body in slices that have one owner.
+    pub extent: u64,
 }
 
 impl PeersRule {
@@ -56,7 +62,7 @@ impl PeersRule {
 }
 
 impl FromArgs for PeersRule {
-    const SYNTAX: &'static str = "owner [pool=name] [bound=number] [hedge=time]";
+    const SYNTAX: &'static str = "owner [pool=name] [bound=number] [hedge=time] [extent=size]";
 
     fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
         let [first, more @ ..] = args.words else {
@@ -69,6 +75,7 @@ impl FromArgs for PeersRule {
             pool: None,
             bound: BOUND,
             hedge: HEDGE,
+            extent: EXTENT,
         };
         for (place, word) in more.iter().enumerate() {
             let wrong = |why: &'static str| ArgError::value(place + 1, why);
@@ -87,8 +94,13 @@ impl FromArgs for PeersRule {
                     let time = parse_duration(value).filter(|time| !time.is_zero());
                     rule.hedge = time.ok_or_else(|| wrong("the hedge must be a time above 0"))?;
                 }
+                Some(("extent", value)) => {
+                    let size = parse_offset(value).filter(|size| *size > 0);
+                    rule.extent = size.ok_or_else(|| wrong("an extent must be a size above 0"))?;
+                }
                 _ => {
-                    let all = "it must be \"pool=name\", \"bound=number\" or \"hedge=time\"";
+                    let all = "it must be \"pool=name\", \"bound=number\", \"hedge=time\" or \
+                               \"extent=size\"";
                     return Err(wrong(all));
                 }
             }

@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use millpond_cache::extent::ExtentNumber;
 use millpond_cache::status::CacheStatus;
 use millpond_wire::header::Known;
 
@@ -44,6 +45,8 @@ pub struct Ask {
     pub range: Option<Bytes>,
     /// If-Range, of the version that the range is wanted of.
     pub if_range: Option<Bytes>,
+    /// The extent that the range lies in, where the node that owns it may be asked for it.
+    pub extent: Option<ExtentNumber>,
     /// The question is one to a peer that owns the key.
     pub(crate) peer: Option<Rc<PeerAsk>>,
     /// The step on a way of redirects, where one was followed.

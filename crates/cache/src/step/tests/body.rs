@@ -243,6 +243,7 @@ fn why_a_slice_was_not_stored_is_remembered() {
                 first: First::Range,
                 client: ClientWish::Whole,
                 is_conditional: false,
+                confirms: false,
                 trust: Trust::Validated,
             });
             bench.start_walk(walk, client("k")).await.unwrap();

@@ -281,6 +281,7 @@ fn eleven(bench: &Bench, key: &'static str) -> Walk {
             end_exclusive: SLICE + 111,
         }),
         is_conditional: false,
+        confirms: false,
         trust: Trust::Validated,
     });
     walk

@@ -39,6 +39,7 @@ impl Bench {
                 end_exclusive: range.end,
             }),
             is_conditional: false,
+            confirms: false,
             trust: Trust::Validated,
         });
         self.start_walk(walk, client).await.unwrap()

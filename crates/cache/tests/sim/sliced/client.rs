@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_cache::conformance::Rules;
 use millpond_cache::exchange::{Ask, Exchange, Purpose};
+use millpond_cache::extent::Extents;
 use millpond_cache::fill::Streaming;
 use millpond_cache::fill::pump::Reader;
 use millpond_cache::head::StoredHead;
@@ -87,6 +88,10 @@ impl Exchange for SimExchange {
         self.client.is_bypassed
     }
 
+    fn extents(&self) -> Option<Extents> {
+        self.world.extents
+    }
+
     fn must_not_store(&mut self) -> bool {
         self.client.is_not_stored
     }
@@ -134,6 +139,7 @@ fn slicing(world: &World, client: &Client) -> Slicing {
         },
         client: wish,
         is_conditional: matches!(client.wish, Wish::IfRange(_)),
+        confirms: false,
         trust: world.trust,
     }
 }
@@ -156,6 +162,7 @@ pub(super) async fn request(world: Rc<World>, client: Client) -> Outcome {
         policies: Arc::clone(&world.policies),
         rules: Rules::Nginx,
         slicing: Some(slicing(&world, &client)),
+        confirms: false,
         past: None,
     };
     let mut x = SimExchange {

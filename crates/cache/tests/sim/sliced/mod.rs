@@ -15,6 +15,8 @@
 //! 6. Who asks after a purge gets nothing that was asked for before it.
 //! 7. With a healthy origin no body is cut, whatever becomes of slices in the store: they are
 //!    evicted as soon as they are there, or refused.
+//! 8. Where bodies are in extents, a question for slices is about one of them, the one that it
+//!    names.
 
 mod client;
 mod origin;
@@ -30,6 +32,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_cache::conformance::Rules;
 use millpond_cache::exchange::{Ask, Purpose};
+use millpond_cache::extent::{ExtentNumber, Extents};
 use millpond_cache::head::{SliceSet, StoredHead};
 use millpond_cache::purge::{Mode, Target};
 use millpond_cache::slice::Trust;
@@ -37,6 +40,7 @@ use millpond_cache::slice::generation::Held;
 use millpond_cache::step::Policies;
 use millpond_cache::variant::RequestFields;
 use millpond_cache::zone::{CacheZone, LookedUp, PrimaryKey};
+use millpond_semantics::range::{RangeSpec, first_range};
 use millpond_store::{Fault, Key, NotStored, SimIo};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -61,6 +65,8 @@ struct World {
     /// Bytes of a slice.
     size: u64,
     is_auto: bool,
+    /// Parts of bodies that are asked of different nodes.
+    extents: Option<Extents>,
     trust: Trust,
     /// Percent of answers before and after which the version changes.
     changes: u64,
@@ -126,10 +132,31 @@ impl World {
         }
         let keys = self.keys.borrow();
         let is_served = !keys[&key].has_refused && !wanted(wish, keys[&key].len).is_empty();
+        self.note_extent(ask);
         if ask.purpose == Purpose::Pass && is_served && self.is_strict(key) {
             self.wrong(format!("{wish:?} of {key} was passed"));
         }
         *asks
+    }
+
+    /// INVARIANT 8.
+    fn note_extent(&self, ask: &Ask) {
+        let (Some(extents), Some(number)) = (self.extents, ask.extent.map(ExtentNumber::get))
+        else {
+            return;
+        };
+        let field = ask.range.as_deref().unwrap_or_default();
+        let spec = first_range(field);
+        let is_in = match spec {
+            Some(RangeSpec::FromTo {
+                start,
+                end_exclusive,
+            }) => extents.has(self.size, number, &(start..end_exclusive)),
+            _ => false,
+        };
+        if !is_in {
+            self.wrong(format!("{field:?} is asked of extent {number}"));
+        }
     }
 
     /// INVARIANT 2.
@@ -323,11 +350,13 @@ fn world(seed: u64, stores: &Stores, weather: fn(&mut Dice) -> Weather) -> World
         _ => &stores.roomy,
     };
     stores.disk.set(Fault::None);
+    let is_auto = dice.percent(40);
     World {
         seed,
         weather,
         size,
-        is_auto: dice.percent(40),
+        is_auto,
+        extents: (!is_auto && seed.is_multiple_of(2)).then(|| Extents::of(size * (seed % 7) + 1)),
         trust,
         changes: [0, 3, 20][dice.below(3) as usize],
         lies: [0, 5, 15][dice.below(3) as usize],
@@ -412,7 +441,8 @@ fn note_wanted(world: &World, client: &Client) {
     let len = keys[&client.key].len;
     let up = |end: u64| end.div_ceil(world.size) * world.size;
     let mut wanted = wanted(&client.wish, len);
-    if matches!(client.wish, Wish::Whole | Wish::IfRange(_)) || wanted.is_empty() {
+    let may_learn = world.extents.is_some();
+    if matches!(client.wish, Wish::Whole | Wish::IfRange(_)) || wanted.is_empty() || may_learn {
         // Who wants nothing of it learns the length.
         let first = if world.is_auto { len } else { world.size };
         wanted.push(0..len.min(first));
@@ -624,6 +654,7 @@ async fn read_refused(seed: u64, stores: &Stores) {
     world.weather.is_churned = false;
     world.zone = Arc::new(CacheZone::new("sim".to_string(), Arc::clone(&stores.picky)));
     (world.size, world.is_auto, world.trust) = (size, false, Trust::Validated);
+    world.extents = None;
     let resource = |_| Resource {
         version: 1,
         len: size * slices,

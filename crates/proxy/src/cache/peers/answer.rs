@@ -25,12 +25,14 @@ use millpond_wire::header::{Field, Fields};
 use super::LocationPeers;
 use super::ask::host;
 use super::field::{self, Asked, NAME, Target, Told};
+use super::part::{OTHER_VERSION, OfPeer};
 use crate::cache::zones::ZoneOf;
-use crate::cache::{pass, zones};
+use crate::cache::{pass, slice, zones};
 use crate::phase::{Begun, Flow};
 use crate::request::Request;
 use crate::upstream::pass::PassTarget;
 use millpond_exchange::failure::Failure;
+use millpond_exchange::response::Response;
 
 /// Time for which an asked node waits until it has as much of the log as who asks: less than who
 /// asks waits for a sign of life.
@@ -70,6 +72,9 @@ async fn run(
         return Err(Failure::Status(MISDIRECTED));
     };
     let checked = check(req, target, (&node, zone)).and_then(|(asked, key)| {
+        if asked.extent.is_some() && peers.extents.is_none() {
+            return Err(Failure::Status(MISDIRECTED));
+        }
         if peers.certificates.admit(req, &node, &asked.from) {
             Ok((asked, key))
         } else {
@@ -86,14 +91,26 @@ async fn run(
         return Err(Failure::Status(BEHIND));
     };
     req.limits.held.push(Box::new(node.peers().begin()));
+    // INVARIANT 4 of the module.
     req.location = match node.peers().owner(key, peers.rule.choice(), now_ms()) {
         Owner::Own => Arc::clone(&peers.answering),
-        // INVARIANT 4 of the module.
+        Owner::Peer { .. } if slice::slicing(req, target).is_some() => {
+            node.peers().count(PeerResult::Rejected);
+            return Err(Failure::Status(MISDIRECTED));
+        }
         Owner::Peer { .. } => Arc::clone(&peers.answering_alone),
     };
-    let flow = answer(req, target).await?;
-    let Flow::Respond(mut response) = flow else {
-        return Err(Failure::Status(MISDIRECTED));
+    req.notes.put(OfPeer {
+        extents: peers.extents,
+        number: asked.extent,
+        gone: asked.gone,
+    });
+    let mut response = match answer(req, target, asked.extent).await {
+        Ok(Flow::Respond(response)) => response,
+        // Who asks has to know that it is its version that is gone.
+        Err(Failure::Status(OTHER_VERSION)) => Box::new(Response::empty(OTHER_VERSION)),
+        Ok(_) => return Err(Failure::Status(MISDIRECTED)),
+        Err(failure) => return Err(failure),
     };
     let fresh = req.upstream.borrow().freshness.map(|it| it.ttl);
     let told = Told { position, fresh };
@@ -127,7 +144,7 @@ fn check(
     // Who has the address of another one asks itself, and would wait for itself.
     let is_own = asked.from == node.conf().log.node.as_bytes();
     if is_same && !is_own {
-        let key = owner::key(&asked.zone, &text);
+        let key = owner::key_of_extent(&asked.zone, &text, asked.extent.unwrap_or(0));
         Ok((asked, key))
     } else {
         Err(Failure::Status(MISDIRECTED))
@@ -135,7 +152,11 @@ fn check(
 }
 
 /// The answer as the twin of the location makes it; who asks hears at once if it takes time.
-async fn answer(req: &mut Request, target: &Arc<PassTarget>) -> Result<Flow, Failure> {
+async fn answer(
+    req: &mut Request,
+    target: &Arc<PassTarget>,
+    extent: Option<u32>,
+) -> Result<Flow, Failure> {
     let client = Rc::clone(&req.client);
     let twin = Arc::clone(&req.location);
     let zone = match zones::of_location(&twin, target.protocol) {
@@ -145,10 +166,14 @@ async fn answer(req: &mut Request, target: &Arc<PassTarget>) -> Result<Flow, Fai
     let Some((cache, zone)) = zone else {
         return Err(Failure::Status(MISDIRECTED));
     };
+    let timeout = twin.settings.send.timeout;
+    if extent.is_some() {
+        client.inform(102, &Fields::new(), timeout).await;
+        return pass::run_for_peer(req, target, cache, zone.into_arc()).await;
+    }
     match pass::begin(req, (&twin, target), cache, zone)? {
         Begun::Done(flow) => Ok(flow),
         Begun::Waits(rest) => {
-            let timeout = twin.settings.send.timeout;
             client.inform(102, &Fields::new(), timeout).await;
             rest.await
         }

@@ -22,8 +22,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use millpond_cache::extent::ExtentNumber;
 use millpond_cache::purge::position::Position;
 use millpond_cache::status::CacheStatus;
+use millpond_cache::zone::CacheZone;
 use millpond_fleet::follower::MEMBERS_MAX;
 use millpond_fleet::node::{Node, now_ms};
 use millpond_fleet::peers::{Owner, PeerResult};
@@ -106,7 +108,8 @@ pub(in crate::cache) fn is_due(req: &Request, target: &PassTarget, ask: &Ask) ->
     cache.is_some_and(|cache| cache.peers.is_some()) && is_for_owner(req, ask)
 }
 
-/// True for what an owner would make the same of: a request as the client wrote it, for the whole.
+/// True for what an owner would make the same of: a request as the client wrote it, for the whole
+/// or for slices of one extent.
 fn is_for_owner(req: &Request, ask: &Ask) -> bool {
     let is_get = match req.method {
         Method::Get => true,
@@ -115,7 +118,8 @@ fn is_for_owner(req: &Request, ask: &Ask) -> bool {
     };
     let is_redirected = req.is_internal && !req.is_background;
     ask.is_for_cache
-        && ask.range.is_none()
+        // A range of a body that breaks off is the origin's.
+        && (ask.range.is_none() || ask.extent.is_some())
         // What the client is for its own node may be something else for another one.
         && ask.label != Some(CacheStatus::Bypass)
         && is_get
@@ -141,7 +145,7 @@ struct Question {
 
 /// Asks the owner of the key, if that is another node.
 pub(in crate::cache) async fn ask(req: &mut Request, target: &PassTarget, ask: &Ask) -> Answered {
-    let Some(mut question) = question(req, target) else {
+    let Some(mut question) = question(req, target, ask) else {
         return Answered::Unasked;
     };
     let node = &question.node;
@@ -172,7 +176,10 @@ pub(in crate::cache) async fn ask(req: &mut Request, target: &PassTarget, ask: &
     let Some((fetched, told)) = outcome else {
         return Answered::Failed;
     };
-    let is_first = ask.label == Some(CacheStatus::Miss) && !peers.was_asked(question.key);
+    // A body in slices is read through its entry, so that there is one.
+    let is_first = ask.extent.is_none()
+        && ask.label == Some(CacheStatus::Miss)
+        && !peers.was_asked(question.key);
     Answered::Given(Box::new(Given {
         fetched,
         fresh_left: told.fresh,
@@ -181,7 +188,7 @@ pub(in crate::cache) async fn ask(req: &mut Request, target: &PassTarget, ask: &
     }))
 }
 
-fn question(req: &mut Request, target: &PassTarget) -> Option<Question> {
+fn question(req: &mut Request, target: &PassTarget, ask: &Ask) -> Option<Question> {
     let location = Arc::clone(&req.location);
     let cache = zones::of_location(&location, target.protocol)?;
     let peers = Arc::clone(cache.peers.as_ref()?);
@@ -192,10 +199,18 @@ fn question(req: &mut Request, target: &PassTarget) -> Option<Question> {
         .guests
         .of::<Fleets>()
         .of_zone(&zone.name)?;
-    let text = pass::key(req, target).ok()?;
+    // All slices are one entry.
+    let slice_range = req.slice_range.take();
+    let text = pass::key(req, target);
+    req.slice_range = slice_range;
+    let text = text.ok()?;
     // INVARIANTS 1 and 2.
     let position = zone.purges.position_to_ask(&text, now_ms())?;
-    let key = owner::key(zone.name.as_bytes(), &text);
+    let key = owner::key_of_extent(
+        zone.name.as_bytes(),
+        &text,
+        ask.extent.map_or(0, ExtentNumber::get),
+    );
     let owner = node.peers().owner(key, peers.rule.choice(), now_ms());
     let Owner::Peer { name, address } = owner else {
         return None;
@@ -205,6 +220,8 @@ fn question(req: &mut Request, target: &PassTarget) -> Option<Question> {
         key: field::digest(&text),
         position,
         from: node.conf().log.node.clone().into_bytes(),
+        extent: ask.extent.map(ExtentNumber::get),
+        gone: gone(&zone, &text, ask),
     };
     let host = host(req);
     let target = Target {
@@ -224,6 +241,16 @@ fn question(req: &mut Request, target: &PassTarget) -> Option<Question> {
         node,
         encryption: None,
     })
+}
+
+/// Digest of the version that was found to be gone, where a head is asked for.
+fn gone(zone: &CacheZone, text: &[u8], ask: &Ask) -> Option<[u8; field::DIGEST_LEN]> {
+    if ask.extent.is_none() || ask.if_range.is_some() {
+        return None;
+    }
+    let mark = zone.mark(&zone.keys().of(text), text);
+    let validator = zone.slices.gone().of(&mark)?;
+    Some(field::digest(&validator))
 }
 
 /// The authority that the client named.
@@ -333,6 +360,9 @@ fn encode(req: &Request, peer: &PeerAsk, ask: &Ask) -> Prepared {
             if let Some(value) = value {
                 encode::write_known(head, known, value);
             }
+        }
+        for (known, value) in ask.range_fields() {
+            encode::write_known(head, known, value);
         }
         for it in req.head.fields() {
             let is_left_out = is_hop_by_hop(it.known)

@@ -8,6 +8,8 @@
 //! | `log`, `at` | the position that the owner must have come to before it looks up |
 //! | `time` | seconds since 1970 |
 //! | `from` | name of the node that asks, in hexadecimal digits |
+//! | `extent` | number of the extent that the range lies in; left out for a whole body |
+//! | `gone` | digest of a validator whose version is gone at the origin; may be left out |
 //! | `mac` | HMAC-SHA256 of method, host, target and all before, under the secret of the fleet |
 //!
 //! | of an answer | |
@@ -34,8 +36,8 @@ pub(crate) const NAME: &str = "Millpond-Peer";
 /// Seconds by which clocks of nodes may differ (arbitrary; a replayed request tells no more than
 /// who recorded it knows).
 const TIME_MAX_S: i64 = 300;
-/// Bytes of a key's digest.
-const KEY_LEN: usize = 16;
+/// Bytes of a digest.
+pub(super) const DIGEST_LEN: usize = 16;
 
 /// A request as it is signed.
 #[derive(Clone, Copy, Debug)]
@@ -51,11 +53,15 @@ pub(super) struct Asked {
     /// Name of the zone.
     pub(super) zone: Vec<u8>,
     /// Digest of the key's text.
-    pub(super) key: [u8; KEY_LEN],
+    pub(super) key: [u8; DIGEST_LEN],
     /// The position that the owner must have come to.
     pub(super) position: Position,
     /// Name of the node that asks.
     pub(super) from: Vec<u8>,
+    /// Number of the extent that the range lies in; none for a whole body.
+    pub(super) extent: Option<u32>,
+    /// Digest of a validator whose version who asks found to be gone at the origin.
+    pub(super) gone: Option<[u8; DIGEST_LEN]>,
 }
 
 /// Words of an owner about its answer.
@@ -67,8 +73,8 @@ pub(super) struct Told {
     pub(super) fresh: Option<i64>,
 }
 
-/// Digest of a key's text.
-pub(super) fn digest(text: &[u8]) -> [u8; KEY_LEN] {
+/// Digest of a key's text, or of a validator.
+pub(super) fn digest(text: &[u8]) -> [u8; DIGEST_LEN] {
     let digest = Sha256::digest(text);
     digest.first_chunk().copied().unwrap_or_default()
 }
@@ -114,8 +120,14 @@ impl Asked {
     pub(super) fn sign(&self, secret: &Secret, target: &Target<'_>, now_s: i64) -> Option<Bytes> {
         let Position { log, sequence, .. } = self.position;
         let (zone, key, log, from) = (Hex(&self.zone), Hex(&self.key), Hex(&log), Hex(&self.from));
-        let text =
+        let mut text =
             format!("v=1;zone={zone};key={key};log={log};at={sequence};time={now_s};from={from}");
+        if let Some(extent) = self.extent {
+            text += &format!(";extent={extent}");
+        }
+        if let Some(gone) = &self.gone {
+            text += &format!(";gone={}", Hex(gone));
+        }
         let mac = mac(secret, target, &text)?.finalize().into_bytes();
         Some(Bytes::from(format!("{text};mac={}", Hex(&mac))))
     }
@@ -142,6 +154,15 @@ impl Asked {
         let position = position_of(&mut parts)?;
         let time: i64 = member(&mut parts, "time")?.parse().ok()?;
         let from = bytes_of(member(&mut parts, "from")?)?;
+        let (mut extent, mut gone) = (None, None);
+        for part in parts {
+            match part.split_once('=')? {
+                ("extent", number) => extent = Some(number.parse().ok()?),
+                ("gone", digest) => gone = Some(array_of(digest)?),
+                // A newer node's.
+                _ => {}
+            }
+        }
         // INVARIANT 1.
         let is_now = now_s.abs_diff(time) <= TIME_MAX_S.unsigned_abs();
         is_now.then_some(Asked {
@@ -149,6 +170,8 @@ impl Asked {
             key,
             position,
             from,
+            extent,
+            gone,
         })
     }
 }
@@ -207,6 +230,27 @@ mod tests {
                 at_ms: 0,
             },
             from: b"n1".to_vec(),
+            extent: None,
+            gone: None,
+        }
+    }
+
+    #[test]
+    fn parts_and_versions_read_back() {
+        let secret = Secret::new(b"secret".to_vec());
+        for (extent, gone) in [
+            (Some(0), None),
+            (Some(u32::MAX), Some(digest(b"\"1\""))),
+            (None, Some([0; DIGEST_LEN])),
+        ] {
+            let asked = Asked {
+                extent,
+                gone,
+                ..asked()
+            };
+            let value = asked.sign(&secret, &TARGET, 1000).unwrap();
+            let read = Asked::verify(&value, &secret, &TARGET, 1000);
+            assert_eq!(read, Some(asked));
         }
     }
 

@@ -4,6 +4,7 @@
 //! - `field`: the field of requests and answers between nodes, with its signature
 //! - `ask`: asking the owner in place of the origin
 //! - `answer`: the owner's side
+//! - `part`: what a peer asks of a body in slices
 //! - `certificates`: the certificates that nodes show each other
 //! - `rest`: the rest of an answer that the owner has broken off
 //!
@@ -20,18 +21,21 @@
 //! 3. Whoever asks falls back to the origin for every reason there is.
 //! 4. A request of a peer waits for no fill that may itself wait for a peer: where a node is asked
 //!    for a key that it does not own, because views differ, it asks the origin beside its own fill.
-//!    Else two nodes would wait for each other.
+//!    Else two nodes would wait for each other. Where bodies are in slices, it refuses instead.
 
 pub(crate) mod answer;
 pub(crate) mod ask;
 pub mod certificates;
 pub(crate) mod field;
+pub(super) mod part;
 pub(super) mod rest;
 
 use std::sync::Arc;
 
 use millpond_cache::conformance::Conformance;
+use millpond_cache::extent::Extents;
 use millpond_cache::ignore::IgnorableField;
+use millpond_cache::slice::SliceSize;
 use millpond_conf::{Flags, OffOr, Span, Template};
 use millpond_wire::header::Known;
 
@@ -67,6 +71,8 @@ pub struct LocationPeers {
     answering_alone: Arc<Location>,
     /// Stands in for the location while a peer is asked.
     asking: Arc<Location>,
+    /// Extents of bodies in slices, each with an owner; none where ranges are asked of the origin.
+    pub(super) extents: Option<Extents>,
     /// Certificates that nodes of the fleet show each other.
     certificates: OfFleets,
 }
@@ -84,6 +90,7 @@ pub fn close(level: &mut Closing<'_>) {
             let peers = &level.settings.pass(cache.protocol).peers.peers;
             if let (OffOr::On(rule), true) = (peers.clone(), cache.protocol == protocol) {
                 let peers = LocationPeers {
+                    extents: extents(level, (protocol, &rule)),
                     rule,
                     answering: Arc::new(answering(level, cache.locked(), handler.clone())),
                     answering_alone: Arc::new(answering(level, cache.unlocked(), handler.clone())),
@@ -95,6 +102,15 @@ pub fn close(level: &mut Closing<'_>) {
         }
     }
     level.draft.put(LocationCaches(caches));
+}
+
+/// The extents of a location. Slices of other protocols have no validators, and what `slice auto`
+/// takes whole is asked for whole.
+fn extents(level: &Closing<'_>, (protocol, rule): (Protocol, &PeersRule)) -> Option<Extents> {
+    let SliceSize::Bytes(_) = level.settings.slice.size else {
+        return None;
+    };
+    (protocol == Protocol::Http).then(|| Extents::of(rule.extent))
 }
 
 /// Settings that a twin has of its location, whatever is asked.
@@ -121,6 +137,8 @@ fn answering(level: &mut Closing<'_>, cache: LocationCache, handler: ContentHand
     settings.by_rfc = own.by_rfc;
     settings.resolver = own.resolver.clone();
     settings.slice = own.slice.clone();
+    // What lies ahead may be another node's, and who asks fetches it in advance by itself.
+    settings.slice.prefetch = OffOr::Off;
     settings.cache_args = own.cache_args.clone();
     settings.cached_only = own.cached_only.clone();
     let logs = own.of::<LogSettings>();
