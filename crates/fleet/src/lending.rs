@@ -111,6 +111,18 @@ pub struct LeaseCounts {
     pub away: u64,
 }
 
+impl LeaseCounts {
+    /// The sums with those of other questions.
+    #[must_use]
+    pub fn with(self, other: LeaseCounts) -> LeaseCounts {
+        LeaseCounts {
+            granted: self.granted + other.granted,
+            empty: self.empty + other.empty,
+            away: self.away + other.away,
+        }
+    }
+}
+
 /// Leases of one fleet, on one node.
 #[derive(Debug, Default)]
 pub struct Leases {

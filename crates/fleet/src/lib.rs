@@ -25,15 +25,15 @@
 //! - `asking`: the list of another node, piece by piece
 //! - `entry`: what stands in the log, as bytes, and under which subject
 //! - `gap`: from where a zone goes on, or that it must begin anew
-//! - `log`: a log, as a trait
-//! - `follower`: the machine, without sockets, clocks or disks
+//! - `log`: a log, as a trait; `follower`: the machine, without sockets, clocks or disks
 //! - `nats`: the log in NATS JetStream
 //! - `session`: from opening the log until it fails
 //! - `held`: zones of a cache as the machine sees them
 //! - `ledger`: the last purge of each target, for what lies outside of the nodes
 //! - `owner`: the member that a key belongs to
 //! - `peers`: the members that live, and who asks whom
-//! - `share`: the part of a limit that a node has; `lease`, `lending`: one that is handed out
+//! - `share`: the part of a limit that a node has; `lease`, `lending`: one that is handed out;
+//!   `slot`, `slot_lending`, `party`: the same for connections
 //! - `tally`: the counters of nodes, and their sum
 //! - `view`: knowledge of the fleet, for those who do not follow
 //! - `node`: the threads of one fleet, and the way of purges into its log
@@ -54,9 +54,12 @@ pub mod log;
 pub mod nats;
 pub mod node;
 pub mod owner;
+mod party;
 pub mod peers;
 pub mod session;
 pub mod share;
+pub mod slot;
+pub mod slot_lending;
 pub mod tally;
 pub mod view;
 

@@ -350,6 +350,30 @@ impl NatsLog {
         answer.map(|it| it.payload).map_err(|it| of(&it))
     }
 
+    /// Questions for slots of limits that are put to a node of this name.
+    pub(crate) async fn slot_questions(&self, node: &str) -> Result<Subscriber, LogError> {
+        let subject = self.slot_questions_to(node);
+        let subscribed = self.context.client().subscribe(subject).await;
+        subscribed.map_err(|it| failed("hearing questions")(&it))
+    }
+
+    fn slot_questions_to(&self, node: &str) -> String {
+        format!("{}.slots", self.lease_questions_to(node))
+    }
+
+    /// Asks a node for slots of limits, and waits for its answer.
+    pub(crate) async fn ask_for_slots(
+        &self,
+        node: &str,
+        question: Bytes,
+    ) -> Result<Bytes, LogError> {
+        let of = failed("asking for slots");
+        self.check_connected(&of)?;
+        let subject = self.slot_questions_to(node);
+        let answer = self.context.client().request(subject, question).await;
+        answer.map(|it| it.payload).map_err(|it| of(&it))
+    }
+
     /// Sends the answer to a question.
     pub(crate) async fn reply(&self, to: Subject, answer: Bytes) -> Result<(), LogError> {
         let sent = self.context.client().publish(to, answer).await;

@@ -52,6 +52,7 @@ use crate::nats::{NatsConf, NatsLog};
 use crate::peers::{LIVE_MS, Peers, PeersConf};
 use crate::session::{Scene, follow};
 use crate::share::{Census, Share};
+use crate::slot_lending;
 use crate::tally::{PARTS, Source, Sum};
 use crate::view::{Heard, View};
 
@@ -768,8 +769,12 @@ async fn keep_ledgers(core: &Core) {
 
 /// Leases limits to and from other nodes.
 async fn lend_tokens(core: &Core) {
-    let leases = Arc::clone(lock(&core.census).share().leases());
-    lending::run(&leases, &core.conf.log.node, || lock(&core.log).clone()).await;
+    let share = Arc::clone(lock(&core.census).share());
+    let (node, connected) = (&core.conf.log.node, || lock(&core.log).clone());
+    tokio::join!(
+        lending::run(share.leases(), node, connected),
+        slot_lending::run(share.slots(), node, connected)
+    );
 }
 
 /// Takes the configuration of the fleet, where it gives any.

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::lending::Leases;
 use crate::peers::LIVE_MS;
+use crate::slot_lending::SlotLeases;
 use crate::view::Heard;
 
 /// Place of a node among those that share a limit.
@@ -24,6 +25,7 @@ pub struct Share {
     /// Number of nodes, and the place of this one.
     word: AtomicU64,
     leases: Arc<Leases>,
+    slots: Arc<SlotLeases>,
 }
 
 impl Share {
@@ -47,6 +49,11 @@ impl Share {
     /// Leases of the limits that the node shares.
     pub fn leases(&self) -> &Arc<Leases> {
         &self.leases
+    }
+
+    /// Leases of slots of the limits that the node shares.
+    pub fn slots(&self) -> &Arc<SlotLeases> {
+        &self.slots
     }
 
     fn set(&self, nodes: usize, place: usize) {
@@ -86,6 +93,7 @@ impl Census {
         now_ms: u64,
     ) {
         self.share.leases.hear(&self.own, nodes.clone());
+        self.share.slots.hear(&self.own, nodes.clone());
         let lives = |(_, heard): &(&String, &Heard)| {
             heard.was_recent && now_ms.saturating_sub(heard.at_ms) <= LIVE_MS
         };

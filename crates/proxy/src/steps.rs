@@ -86,7 +86,7 @@ const HANDLERS: &[Step] = &[
     Step {
         phase: Phase::Preaccess,
         is_due: |level| !handlers(level).limit_conn.limits.is_empty(),
-        run: Run::Acts(|req| handler::limit_conn::run(req).map(Begun::Done)),
+        run: Run::Acts(limit_connections),
     },
     Step {
         phase: Phase::Access,
@@ -150,6 +150,13 @@ fn limit_requests(req: &mut Request) -> Result<Begun<'_>, Failure> {
         return Ok(Begun::Done(Flow::Next));
     }
     Ok(Begun::waits(req, handler::limit_req::run))
+}
+
+fn limit_connections(req: &mut Request) -> Result<Begun<'_>, Failure> {
+    if handler::limit_conn::may_wait(req) {
+        return Ok(Begun::waits(req, handler::limit_conn::run_leased));
+    }
+    handler::limit_conn::run(req).map(Begun::Done)
 }
 
 /// nginx: who may ask for the whole may ask for its parts.

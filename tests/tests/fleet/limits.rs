@@ -190,10 +190,19 @@ fn fleets_of_limits_are_checked() -> Result<()> {
         limit_req_zone $uri zone=x:1m rate=1r/s fleet=edge:split;
         limit_conn_zone $uri zone=y:1m fleet=edge:split;";
     assert_eq!(mistakes(block)?, "");
-    let leased = block.replace("rate=1r/s fleet=edge:split", "rate=1r/s fleet=edge:lease");
+    let leased = block.replace(":split", ":lease");
     assert_eq!(mistakes(&leased)?, "");
-    let text = mistakes(&block.replace(":split", ":lease"))?;
-    assert!(text.contains("connections are not leased"), "{text}");
+    let limits = |first: u8, second: u8| {
+        let server = format!(
+            "server {{ listen 127.0.0.1:1; location /a {{ limit_conn y {first}; }}
+             location /b {{ limit_conn y {second}; }} }}"
+        );
+        mistakes(&format!("{leased} {server}"))
+    };
+    assert_eq!(limits(4, 4)?, "");
+    let why = "limit_conn zone \"y\" is leased, so all of its limits must have one number";
+    let text = limits(4, 2)?;
+    assert!(text.contains(why), "{text}");
     for (word, why) in [
         ("fleet=edge:lease", "it must be \"fleet=name:split\""),
         ("fleet=:split", "it must be \"fleet=name:split\""),
@@ -209,11 +218,11 @@ fn fleets_of_limits_are_checked() -> Result<()> {
         ))?,
         ""
     );
-    let block = format!(
-        "{block} }} stream {{ limit_conn_zone $remote_addr zone=z:1m fleet=edge:split; }} http {{"
-    );
-    let text = mistakes(&block)?;
-    assert!(text.contains("is not supported in \"stream\""), "{text}");
+    for how in ["split", "lease"] {
+        let zone = format!("limit_conn_zone $remote_addr zone=z:1m fleet=edge:{how};");
+        let text = mistakes(&format!("{block} }} stream {{ {zone} }} http {{"))?;
+        assert!(text.contains("is not supported in \"stream\""), "{text}");
+    }
     Ok(())
 }
 

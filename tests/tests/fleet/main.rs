@@ -23,6 +23,7 @@ mod peer_certificates;
 mod peers;
 mod shields;
 mod sites;
+mod slots;
 mod store;
 mod tier;
 

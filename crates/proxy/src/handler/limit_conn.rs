@@ -6,14 +6,18 @@
 //! Invariants:
 //! 1. Whatever ends a request gives back what it holds: [`Held`] is a guard.
 //! 2. A request that one limit refuses holds nothing of the others.
+//!
+//! Connections of zones with `fleet=name:lease` are in `limit_conn_lease`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Contexts, Spanned, Statement, Template};
+use millpond_fleet::slot_lending::SlotLeases;
 use millpond_system::log::error::Level;
 
+use super::limit_conn_lease::{Entry, Slot};
 use super::limit_zone::{KeyTable, LimitLevel, LimitStatus, Sharing, Split, read_zone};
 use crate::handler::limit_zone::LimitZones;
 use crate::handler::settings::HandlerSettings;
@@ -33,13 +37,18 @@ const MAX_KEY: usize = 255;
 pub const ROWS: &[Row] = &[Row {
     name: "limit_conn_zone",
     contexts: Contexts::HTTP.union(Contexts::STREAM),
-    syntax: "key zone=name:size [fleet=name:split]",
+    syntax: "key zone=name:size [fleet=name:split | fleet=name:lease]",
     is_block: false,
     pass: Pass::First,
     doc: "Names a table of numbers of connections by key. With `fleet=name:split` (not in \
           `stream`) the numbers of `limit_conn` are those of all nodes of a `fleet` together: each \
           has an equal share of them, but at least one connection. Nodes come, go and are \
-          cut off as `limit_req_zone` says. The parameter is Millpond's own.",
+          cut off as `limit_req_zone` says. With `fleet=name:lease` (not in `stream`) they have as \
+          many as they need: the owner of each key hands out what is free. A request that finds no \
+          connection free on its node waits for the owner's answer, at most for 0.25 s. Where the \
+          owner does not answer, the node has its equal share; what is too much then goes as \
+          requests end. All `limit_conn` of such a zone must have one number. The parameter is \
+          Millpond's own.",
     apply: limit_conn_zone,
 }];
 
@@ -78,7 +87,7 @@ pub struct LimitConn {
     /// Name of the zone.
     pub zone: String,
     /// The largest number.
-    count: u16,
+    pub(super) count: u16,
 }
 
 /// A zone.
@@ -88,15 +97,15 @@ pub struct ConnectionZone {
     key: Template,
     split: Option<Split>,
     /// Shared with the zone of the configuration before, if a reload kept it.
-    counts: Arc<Mutex<KeyTable<u16>>>,
+    pub(super) counts: Arc<Mutex<KeyTable<Entry>>>,
     tally: Arc<LimitTally>,
 }
 
 /// One connection in a zone; given back when dropped.
 #[derive(Debug)]
 pub struct Held {
-    zone: Arc<ConnectionZone>,
-    key: Bytes,
+    pub(super) zone: Arc<ConnectionZone>,
+    pub(super) key: Bytes,
 }
 
 impl FromArgs for LimitConn {
@@ -138,10 +147,6 @@ fn limit_conn_zone(builder: &mut Builder, statement: &Statement, draft: &mut Dra
         builder.error(word.span, format!("invalid parameter \"{}\"", word.text));
         return;
     }
-    if zone.split.as_ref().map(Split::how) == Some(Sharing::Lease) {
-        let message = "connections are not leased: \"fleet=name:split\" is what there is for them";
-        return builder.error(statement.span, message);
-    }
     if zone.split.is_some() && draft.context == Contexts::STREAM {
         let message = "\"fleet\" parameter is not supported in \"stream\"";
         builder.error(statement.span, message.to_owned());
@@ -166,7 +171,7 @@ fn limit_conn_zone(builder: &mut Builder, statement: &Statement, draft: &mut Dra
 }
 
 /// The reason why a connection is not let in.
-enum Refusal {
+pub(super) enum Refusal {
     /// The key has as many connections as may be.
     TooMany,
     /// The zone has no room for the key.
@@ -184,6 +189,11 @@ impl ConnectionZone {
         self.split.as_ref()
     }
 
+    /// True if the owner of a key hands out its connections.
+    pub(super) fn is_leased(&self) -> bool {
+        self.split.as_ref().map(Split::how) == Some(Sharing::Lease)
+    }
+
     /// Counts of what the limits of the zone did to requests.
     pub fn tally(&self) -> &LimitTally {
         &self.tally
@@ -192,7 +202,7 @@ impl ConnectionZone {
     /// Goes on with the table of a zone of the same name, if the size is the same.
     pub fn inherit(&mut self, old: &ConnectionZone) -> Result<(), String> {
         self.tally = Arc::clone(&old.tally);
-        let size = |table: &Mutex<KeyTable<u16>>| {
+        let size = |table: &Mutex<KeyTable<Entry>>| {
             table.lock().unwrap_or_else(PoisonError::into_inner).size()
         };
         // nginx: a zone of another size is another zone.
@@ -209,14 +219,26 @@ impl ConnectionZone {
         Ok(())
     }
 
+    /// Slots of the zone, if they are leased and the fleet is joined.
+    fn slots(&self) -> Option<&Arc<SlotLeases>> {
+        self.split.as_ref()?.slots()
+    }
+
+    /// The part of this node of a number of connections.
+    pub(super) fn part_of(&self, limit: u16) -> u16 {
+        self.split.as_ref().map_or(limit, |it| it.part_of(limit))
+    }
+
     fn hold(self: &Arc<Self>, key: Bytes, limit: u16) -> Result<Held, Refusal> {
-        let limit = self.split.as_ref().map_or(limit, |it| it.part_of(limit));
+        let limit = self.part_of(limit);
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         match counts.use_key(&key) {
-            Some(count) if *count >= limit => return Err(Refusal::TooMany),
-            Some(count) => *count += 1,
+            Some(entry) if entry.used >= limit => return Err(Refusal::TooMany),
+            Some(entry) => entry.used += 1,
             None => {
-                counts.insert(&key, 1).ok_or(Refusal::NoRoom)?;
+                counts
+                    .insert(&key, Entry::of_one())
+                    .ok_or(Refusal::NoRoom)?;
             }
         }
         drop(counts);
@@ -232,54 +254,105 @@ impl Drop for Held {
             .counts
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        match counts.use_key(&self.key) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => counts.remove(&self.key),
+        let is_kept = counts.use_key(&self.key).is_some_and(Entry::give_back);
+        if !is_kept {
+            counts.remove(&self.key);
         }
     }
 }
 
-/// Refuses the request where too many are being answered.
+/// True if there are limits that the request was not counted against yet.
+fn is_due(req: &Request) -> bool {
+    let settings = req.location.settings.of::<HandlerSettings>();
+    !settings.limit_conn.limits.is_empty() && req.limits.conn_status.is_none()
+}
+
+/// True if a limit of the request may have to wait for the owner of its key.
+pub fn may_wait(req: &Request) -> bool {
+    if !is_due(req) {
+        return false;
+    }
+    let settings = req.location.settings.of::<HandlerSettings>();
+    let mut limits = settings.limit_conn.limits.iter();
+    let zones = &req.conf.parts.of::<LimitZones>().limit_conn;
+    limits.any(|limit| {
+        let mut zones = zones.iter();
+        zones.any(|zone| zone.is_leased() && zone.name == limit.value.zone)
+    })
+}
+
+/// Refuses the request where too many are being answered. Of zones that are leased it takes what is
+/// there.
 pub fn run(req: &mut Request) -> Result<Flow, Failure> {
-    let has_limits = !req
-        .location
-        .settings
-        .of::<HandlerSettings>()
-        .limit_conn
-        .limits
-        .is_empty();
-    if !has_limits || req.limits.conn_status.is_some() {
+    if !is_due(req) {
         return Ok(Flow::Next);
     }
     let location = Arc::clone(&req.location);
     let policy = &location.settings.of::<HandlerSettings>().limit_conn;
-    let conf = Arc::clone(&req.conf);
     for limit in &policy.limits {
-        let limit = &limit.value;
-        let zones = &conf.parts.of::<LimitZones>().limit_conn;
-        let Some(zone) = zones.iter().find(|zone| zone.name == limit.zone) else {
+        let Some((zone, key)) = counted(req, &limit.value) else {
             continue;
         };
-        let key = req.eval(&zone.key);
-        if key.is_empty() {
-            continue;
-        }
-        if key.len() > MAX_KEY {
-            let source = &zone.key.source;
-            let message = format_args!("the value of the \"{source}\" key is more than 255 bytes");
-            request_error::write(req, Level::Error, message);
-            continue;
-        }
-        req.limits.conn_status = Some("PASSED");
-        match zone.hold(key, limit.count) {
+        match zone.hold(key, limit.value.count) {
             Ok(held) => req.limits.held.push(Box::new(held)),
-            Err(refusal) => return refuse(req, policy, zone, refusal),
+            Err(refusal) => return refuse(req, policy, &zone, refusal),
         }
     }
+    Ok(passed(req))
+}
+
+/// The same, which waits for owners of keys.
+pub async fn run_leased(req: &mut Request) -> Result<Flow, Failure> {
+    let location = Arc::clone(&req.location);
+    let policy = &location.settings.of::<HandlerSettings>().limit_conn;
+    for limit in &policy.limits {
+        let Some((zone, key)) = counted(req, &limit.value) else {
+            continue;
+        };
+        let count = limit.value.count;
+        let held = match zone.slots() {
+            Some(slots) => {
+                let slot = Slot::of(&zone, slots, (&key, count));
+                if policy.dry_run {
+                    slot.take_at_once()
+                } else {
+                    slot.take().await
+                }
+            }
+            None => zone.hold(key, count),
+        };
+        match held {
+            Ok(held) => req.limits.held.push(Box::new(held)),
+            Err(refusal) => return refuse(req, policy, &zone, refusal),
+        }
+    }
+    Ok(passed(req))
+}
+
+/// The zone of a limit, and the key that the request counts for; none if it does not.
+fn counted(req: &mut Request, limit: &LimitConn) -> Option<(Arc<ConnectionZone>, Bytes)> {
+    let conf = Arc::clone(&req.conf);
+    let zones = &conf.parts.of::<LimitZones>().limit_conn;
+    let zone = zones.iter().find(|zone| zone.name == limit.zone)?;
+    let key = req.eval(&zone.key);
+    if key.is_empty() {
+        return None;
+    }
+    if key.len() > MAX_KEY {
+        let source = &zone.key.source;
+        let message = format_args!("the value of the \"{source}\" key is more than 255 bytes");
+        request_error::write(req, Level::Error, message);
+        return None;
+    }
+    req.limits.conn_status = Some("PASSED");
+    Some((Arc::clone(zone), key))
+}
+
+fn passed(req: &Request) -> Flow {
     let guards = req.limits.held.iter();
     let held = guards.filter_map(|guard| guard.downcast_ref::<Held>());
     held.for_each(|held| held.zone.tally.add(Outcome::Passed));
-    Ok(Flow::Next)
+    Flow::Next
 }
 
 fn refuse(

@@ -22,6 +22,7 @@ use millpond_conf::{Span, Statement, Template, Word};
 use millpond_fleet::Fleets;
 use millpond_fleet::lending::Leases;
 use millpond_fleet::share::Share;
+use millpond_fleet::slot_lending::SlotLeases;
 
 use crate::handler::limit_conn::ConnectionZone;
 use crate::handler::limit_req::RequestZone;
@@ -213,6 +214,10 @@ impl LimitZones {
         for split in self.splits() {
             split.share.get_or_init(|| fleets.share(&split.fleet));
         }
+        let connections = self.limit_conn.iter().filter_map(|zone| zone.split());
+        connections
+            .filter_map(Split::slots)
+            .for_each(|it| it.join());
     }
 
     /// True if limits are shared by the nodes of a fleet.
@@ -253,6 +258,12 @@ impl Split {
     pub fn leases(&self) -> Option<&Arc<Leases>> {
         let share = self.share.get().filter(|_| self.how == Sharing::Lease)?;
         Some(share.leases())
+    }
+
+    /// Slots of the limit, if they are leased and the fleet is joined.
+    pub fn slots(&self) -> Option<&Arc<SlotLeases>> {
+        let share = self.share.get().filter(|_| self.how == Sharing::Lease)?;
+        Some(share.slots())
     }
 
     /// The part of this node of a number of things.
@@ -385,22 +396,41 @@ fn parse_zone(word: &Word, text: &str) -> Result<(String, usize), String> {
 /// Zones that limits name, and fleets that zones name.
 #[derive(Default)]
 struct ZonesUsed {
-    /// Name of the directive, that of the zone, and the place.
-    limits: Vec<(&'static str, String, Span)>,
+    limits: Vec<Use>,
     fleets: Vec<(String, Span)>,
+}
+
+/// A limit that names a zone.
+#[derive(PartialEq)]
+struct Use {
+    directive: &'static str,
+    zone: String,
+    span: Span,
+    /// The number of connections, of one that has such.
+    count: Option<u16>,
 }
 
 /// Remembers the zones that the limits of a block name.
 pub fn close(level: &mut Closing<'_>) {
     let settings = &*level.settings;
     let requests = settings.of::<HandlerSettings>().limit_req.limits.iter();
-    let requests = requests.map(|limit| ("limit_req", &limit.value.zone, limit.span));
+    let requests = requests.map(|limit| Use {
+        directive: "limit_req",
+        zone: limit.value.zone.clone(),
+        span: limit.span,
+        count: None,
+    });
     let connections = settings.of::<HandlerSettings>().limit_conn.limits.iter();
-    let connections = connections.map(|limit| ("limit_conn", &limit.value.zone, limit.span));
+    let connections = connections.map(|limit| Use {
+        directive: "limit_conn",
+        zone: limit.value.zone.clone(),
+        span: limit.span,
+        count: Some(limit.value.count),
+    });
     let mut seen = HashSet::new();
-    for (directive, zone, span) in requests.chain(connections) {
-        let used = (directive, zone.clone(), span);
-        let is_new = seen.insert((directive, zone));
+    for used in requests.chain(connections) {
+        let (directive, span) = (used.directive, used.span);
+        let is_new = seen.insert((directive, used.zone.clone()));
         // Blocks inside have the limits of those around them.
         if level.builder.of::<ZonesUsed>().limits.contains(&used) {
             continue;
@@ -425,14 +455,34 @@ pub fn check_uses(builder: &mut Builder) {
             builder.error(span, format!("fleet \"{fleet}\" is unknown"));
         }
     }
-    for (directive, zone, span) in used.limits {
+    let mut counts: HashMap<String, u16> = HashMap::new();
+    for used in used.limits {
+        let Use {
+            directive,
+            zone,
+            span,
+            count,
+        } = used;
         let declared = builder.of::<LimitZones>();
+        let connections = declared.limit_conn.iter().find(|it| it.name() == zone);
         let is_known = match directive {
             "limit_req" => declared.limit_req.iter().any(|known| known.name() == zone),
-            _ => declared.limit_conn.iter().any(|known| known.name() == zone),
+            _ => connections.is_some(),
         };
         if !is_known {
             builder.error(span, format!("unknown {directive} zone \"{zone}\""));
+            continue;
+        }
+        // Its owner hands out what one number leaves free.
+        if let (Some(count), true) = (count, connections.is_some_and(|it| it.is_leased())) {
+            let first = *counts.entry(zone.clone()).or_insert(count);
+            if first != count {
+                let message = format!(
+                    "limit_conn zone \"{zone}\" is leased, so all of its limits must have one \
+                     number, and {first} is another one"
+                );
+                builder.error(span, message);
+            }
         }
     }
 }

@@ -18,6 +18,7 @@ pub(crate) mod hash_places;
 pub(crate) mod index;
 pub(crate) mod input_headers;
 pub mod limit_conn;
+pub(crate) mod limit_conn_lease;
 pub mod limit_req;
 pub mod limit_zone;
 pub(crate) mod mirror;

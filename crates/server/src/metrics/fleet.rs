@@ -43,13 +43,14 @@ pub(super) fn read(shared: &Shared) -> Vec<FleetFacts> {
         let (conf, view, now_ms) = (node.conf(), node.view(), now_ms());
         let max_lag_ms = u64::try_from(conf.max_lag.as_millis()).unwrap_or(u64::MAX);
         let lag_ms = view.lag_ms(now_ms);
+        let share = fleets.share(conf.name());
         FleetFacts {
             name: conf.name().to_owned(),
             lag_ms,
             is_behind: lag_ms.is_none_or(|lag_ms| lag_ms > max_lag_ms),
             live: view.live_count(now_ms, max_lag_ms) as u64,
             split: node.split_nodes(),
-            leases: fleets.share(conf.name()).leases().counts(),
+            leases: share.leases().counts().with(share.slots().counts()),
             counts: view.counts,
             peers: node.peers().counts().to_vec(),
             answering: u64::from(node.peers().load()),
