@@ -14,10 +14,10 @@
 //!    more than it said to keep, until the answer. So no slot is with two nodes.
 //! 3. A slot in use is not taken away: who has too many, as after having been alone, gets no more,
 //!    and nobody does before enough have ended.
-//! 4. What a node has not asked for again in [`KEPT_MS`] is free; the node itself counts on it for
-//!    [`VALID_MS`] only.
+//! 4. What a node has not asked for again in `KEPT_MS` is free; the node itself counts on it for
+//!    `VALID_MS` only.
 //! 5. Where an owner does not know, or does not answer, the node keeps what it has, and has its
-//!    equal part when that goes on for [`DOUBT_MS`]: one answer that is late makes no more of them.
+//!    equal part when that goes on for `DOUBT_MS`: one answer that is late makes no more of them.
 //!    Where there is no owner it has that at once.
 
 use std::collections::HashMap;

@@ -13,7 +13,7 @@
 //! 1. No worker waits for a lock that is held over a question, and a call waits for nothing.
 //! 2. A report is whole only if all of its parts have been answered, and no question about a key of
 //!    the same owner is on its way to another one.
-//! 3. An owner that has not answered is away for [`LOST_MS`], with all of its keys.
+//! 3. An owner that has not answered is away for `LOST_MS`, with all of its keys.
 //! 4. The thread may end with the configuration: each question has an outcome all the same, and the
 //!    keys that are tended are called for the next one.
 //! 5. There are at most `CALLS_MAX` calls that wait. Keys that are tended are as many as tables of

@@ -162,7 +162,6 @@ pub(super) async fn request(world: Rc<World>, client: Client) -> Outcome {
         policies: Arc::clone(&world.policies),
         rules: Rules::Nginx,
         slicing: Some(slicing(&world, &client)),
-        confirms: false,
         past: None,
     };
     let mut x = SimExchange {
