@@ -297,6 +297,7 @@ impl Run {
         }
         self.check_size();
         assert_eq!(*lock(&self.strange), [""; 0]);
+        assert!(!self.strange.has_failed.load(Ordering::Acquire));
         if dice >= 59 {
             self.check_sites();
         }
@@ -854,6 +855,8 @@ struct Told {
     strange: Mutex<Vec<String>>,
     /// True if the disk refused so much that the zone lets it rest.
     has_rested: AtomicBool,
+    /// True if the disk was given up.
+    has_failed: AtomicBool,
     /// Segments of which a sync failed.
     lost: Mutex<Vec<u32>>,
 }
@@ -890,7 +893,7 @@ fn open(
     (clock, io): (&Arc<ManualClock>, &Arc<PowerIo>),
     strange: &Strange,
 ) -> Arc<Zone> {
-    let strange = Arc::clone(strange);
+    let teller = Arc::clone(strange);
     let platform = Platform {
         io: io.clone(),
         events: Arc::new(move |event| match event {
@@ -899,12 +902,14 @@ fn open(
             Event::Corrupt { .. } => {}
             // Errors are part of the game, and a disk that was cut off knows nothing else.
             Event::WriteFailed(_) => {}
-            Event::SegmentLost { segment, .. } => strange.note_lost(*segment),
-            Event::Resting { .. } => strange.has_rested.store(true, Ordering::Release),
+            Event::SegmentLost { segment, .. } => teller.note_lost(*segment),
+            Event::Resting { .. } => teller.has_rested.store(true, Ordering::Release),
             // A segment that was lost, and whose tombstones were not synced when the power went.
             // What must be there all the same is looked for.
             Event::Gap { .. } => {}
-            other => lock(&strange).push(other.to_string()),
+            // A zone whose only disk does not open goes without it, and this one is opened again.
+            Event::DiskFailed { .. } => teller.has_failed.store(true, Ordering::Release),
+            other => lock(&teller).push(other.to_string()),
         }),
         sites: Arc::new(SiteBook::new(classify)),
         ..Platform::default()
@@ -912,12 +917,12 @@ fn open(
     let mut attempts = 0;
     loop {
         match Zone::open_on(conf.clone(), clock.clone(), platform.clone()) {
-            Ok(zone) => return zone,
-            Err(error) => {
-                attempts += 1;
-                assert!(attempts < 100, "{error}: {:?}", error.source());
-            }
+            Ok(zone) if !strange.has_failed.swap(false, Ordering::AcqRel) => return zone,
+            Ok(zone) => zone.close(),
+            Err(error) => panic!("{error}: {:?}", error.source()),
         }
+        attempts += 1;
+        assert!(attempts < 100, "it does not open");
     }
 }
 

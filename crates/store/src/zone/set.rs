@@ -340,7 +340,7 @@ fn first_state(conf: &ZoneConf, opened: Opened, (now_ms, platform): (u64, &Platf
 type Opened = Result<Arc<Volume>, StoreError>;
 
 /// Opens all disks as they are; an error if somebody else has one, or if none can be opened and
-/// that is no fault of a disk.
+/// that is no fault of a disk, or the zone was open before and may try again.
 fn resume_all(
     confs: &[ZoneConf],
     open: &(dyn Fn(&ZoneConf, How) -> Opened + Sync),
@@ -366,7 +366,11 @@ fn resume_all(
     if let Some(position) = opened.iter().position(is_in_use) {
         opened.swap_remove(position)?;
     }
-    let goes_on = |one: &Opened| one.as_ref().err().is_none_or(is_disk_fault);
+    let is_first = secret.is_none();
+    let goes_on = |one: &Opened| match one {
+        Ok(_) => true,
+        Err(error) => is_first && is_disk_fault(error),
+    };
     if !opened.iter().any(goes_on) {
         opened.swap_remove(0)?;
     }
