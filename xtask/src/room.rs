@@ -1,7 +1,7 @@
 //! Room on the disk for a run of all tests.
 //!
-//! What a full disk breaks looks like many faults of other kinds, so a run that has too little room
-//! ends before it begins, and says how much it wants.
+//! A full disk looks like many faults of other kinds, so a run that has too little room ends before
+//! it begins, and says how much it wants.
 
 use crate::workspace;
 use anyhow::{Context, Result, bail};

@@ -1,7 +1,7 @@
 //! Text for the standard output, where nobody may read it any more, or nothing may have room.
 //!
-//! Who stops reading (`| head`) wants no more, which is no failure: what a command found out stays
-//! its status. Whatever else goes wrong is an error, and never a panic.
+//! A reader that stops (`| head`) wants no more, which is no failure: what a command found out
+//! stays its status. Whatever else goes wrong is an error, and never a panic.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};

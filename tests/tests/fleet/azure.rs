@@ -1,6 +1,6 @@
 //! The second tier in Azure's Blob Storage, as azurite, its maker's emulator, speaks it.
 //!
-//! It is a package of npm with hundreds of others below it, so nothing installs it unasked.
+//! The emulator is a package of npm with hundreds of others below it: nothing installs it unasked.
 
 use anyhow::{Context, Result, ensure};
 use millpond_testkit::{Deadline, Origin, Request, free_port, skip};
